@@ -1,6 +1,6 @@
-"""The Celery app that runs rounds: ``celery -A perdure.app worker``.
+"""Perdure's own Celery app, which runs rounds: ``celery -A perdure.app worker``.
 
-``install`` adds the same to a user's own app.
+``install`` makes a user's own app run rounds too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["broker_url", "engine_of", "install", "make_app"]
 
 
 class PerdureApp(OwnApp):
-    """The app that ``make_app`` creates.
+    """The Celery app that ``make_app`` creates.
 
     If a pool's processes are not forks (macOS), the app is pickled as a call that creates it again.
     """
@@ -53,10 +53,7 @@ def _make_again(settings: Settings, name: str, worker_pid: int | None) -> Celery
 
 
 def make_app(settings: Settings) -> Celery:
-    """Return Perdure's own Celery app.
-
-    It has the tasks that run rounds, and Perdure's worker step.
-    """
+    """Return Perdure's own Celery app, with the tasks that run rounds and the worker step."""
     app = celery_app(settings, PerdureApp)
     _install(app, Runtime(app, settings, owns_app=True))
     return app
@@ -74,18 +71,18 @@ def install(
 
     Args:
         celery_app: The app whose workers run rounds. Without ``-Q`` they consume the queues
-            ``PREFIX.controller`` and ``PREFIX.executor`` beside the app's own. With it they consume
-            exactly the queues that it names, and for each of these two a queue of their set of
-            flows.
-        settings: None for those of this process. Without a ``redis_url`` the state lives in the
-            app's broker, if that is a Redis.
+            ``PREFIX.controller`` and ``PREFIX.executor`` beside the app's own. With ``-Q`` they
+            consume exactly the queues that it names, and for each of these two also a queue of
+            their set of flows.
+        settings: Perdure's settings. None means those of this process. Without a ``redis_url`` the
+            state lives in the app's broker, if that is a Redis.
         flows: Flows, or names of modules that register flows. A module ``perdure_flows`` is also
             found in each installed Django app, in the app's own package, and in the packages of
             ``imports`` and ``include``.
 
     Raises:
-        InvalidSettings: The app has Perdure already, with other settings, or ``redis_url`` cannot
-            be that of a server.
+        InvalidSettings: The app has Perdure already, with other settings, or ``redis_url`` is not
+            the URL of a state server.
     """
     settings = settings or current()
     if settings.redis_url is not None:
@@ -112,11 +109,10 @@ def _install(app: Celery, engine: Runtime) -> None:
 
 
 def _add_submit_task(app: Celery) -> None:
-    """Register the Celery task ``perdure.submit`` on an app.
+    """Register the Celery task ``perdure.submit``, which submits a run, on an app.
 
-    It submits a run. Celery beat and canvas can use the task. It takes the arguments of
-    ``Client.submit`` and returns the run's id. A message that is delivered twice, or retried,
-    submits once.
+    Celery beat and canvas can use the task. It takes the arguments of ``Client.submit`` and returns
+    the run's id. A message that is delivered twice, or retried, submits once.
     """
 
     @cache
@@ -133,7 +129,7 @@ def _add_submit_task(app: Celery) -> None:
 
 
 def __getattr__(name: str) -> Celery:
-    """Return Perdure's Celery app, created on first use.
+    """Return Perdure's Celery app for the names ``app`` and ``celery``, created on first use.
 
     So importing this module reads no settings.
     """

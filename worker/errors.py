@@ -11,7 +11,7 @@ from perdure.flows.core.errors import InvalidInput, PerdureError, UnstorableValu
 
 
 class RunNotFound(PerdureError):
-    """No run has this id. It may have ended longer ago than the retention time."""
+    """Raised when no run has this id. It may have ended longer ago than the retention time."""
 
     code = "run-not-found"
     title = "No such run"
@@ -20,7 +20,7 @@ class RunNotFound(PerdureError):
 
 
 class ArtifactNotFound(PerdureError):
-    """The run has no artifact with this name."""
+    """Raised when a run has no artifact with this name."""
 
     code = "artifact-not-found"
     title = "No such artifact"
@@ -29,7 +29,7 @@ class ArtifactNotFound(PerdureError):
 
 
 class ValueNotFound(PerdureError):
-    """No round has returned a value of this name."""
+    """Raised when no round of the run has returned a value of this name."""
 
     code = "value-not-found"
     title = "No such value"
@@ -38,7 +38,7 @@ class ValueNotFound(PerdureError):
 
 
 class NotificationNotFound(PerdureError):
-    """No notification has this id: it was delivered, or never was."""
+    """Raised when no notification has this id. It was delivered, or never existed."""
 
     code = "notification-not-found"
     title = "No such notification"
@@ -47,7 +47,7 @@ class NotificationNotFound(PerdureError):
 
 
 class UnsupportedPart(InvalidInput):
-    """A message has a part that a run cannot take. An example is a file's address."""
+    """Raised when a message has a part that a run cannot take, such as a file's address."""
 
     code = "unsupported-part"
     title = "A part of the message cannot be taken"
@@ -55,10 +55,10 @@ class UnsupportedPart(InvalidInput):
 
 
 class RunFailed(PerdureError):
-    """A run whose answer was awaited ended without one: errored, stopped or unfinished.
+    """Raised when a run ended without the awaited answer: errored, stopped or unfinished.
 
     Args:
-        message: why, and how to continue the run.
+        message: why there is no answer, and how to continue the run.
         run: the run (``perdure.Run``), as it was when it was read.
     """
 
@@ -71,7 +71,7 @@ class RunFailed(PerdureError):
 
 
 class UnknownFlow(PerdureError):
-    """Neither this client nor a live worker knows the flow."""
+    """Raised when neither this client nor a live worker knows the flow."""
 
     code = "unknown-flow"
     title = "No such flow"
@@ -80,7 +80,7 @@ class UnknownFlow(PerdureError):
 
 
 class RunExists(PerdureError):
-    """Another submission already used this run id."""
+    """Raised when another submission already used this run id."""
 
     code = "run-exists"
     title = "The run id is already in use"
@@ -89,7 +89,7 @@ class RunExists(PerdureError):
 
 
 class Conflict(PerdureError):
-    """The idempotency key was used for different content."""
+    """Raised when the idempotency key was used before, for different content."""
 
     code = "conflict"
     title = "The idempotency key was used for another request"
@@ -98,10 +98,10 @@ class Conflict(PerdureError):
 
 
 class Taken(PerdureError):
-    """Another live run holds the topic. Nothing was stored.
+    """Raised when another live run holds the topic. Nothing was stored.
 
     Attributes:
-        run_id: that run, if it is known.
+        run_id: the id of that other run. Empty if it is not known.
     """
 
     code = "taken"
@@ -115,7 +115,7 @@ class Taken(PerdureError):
 
 
 class MailboxFull(PerdureError):
-    """The run's or topic's mailbox is full. This signal was not stored."""
+    """Raised when the mailbox of a run or topic is full. The signal was not stored."""
 
     code = "mailbox-full"
     title = "The mailbox is full"
@@ -124,7 +124,7 @@ class MailboxFull(PerdureError):
 
 
 class UnknownCaller(PerdureError):
-    """The caller could not be authenticated: the token is missing, invalid or expired."""
+    """Raised when the caller cannot be authenticated: the token is missing, invalid or expired."""
 
     code = "unknown-caller"
     title = "Authentication required"
@@ -133,7 +133,7 @@ class UnknownCaller(PerdureError):
 
 
 class Forbidden(PerdureError):
-    """The authenticated caller has no permission for this request."""
+    """Raised when the authenticated caller has no permission for a request."""
 
     code = "forbidden"
     title = "Permission denied"
@@ -142,7 +142,7 @@ class Forbidden(PerdureError):
 
 
 class InvalidTransition(PerdureError):
-    """The run's state does not allow this call."""
+    """Raised when the state of a run does not allow the call."""
 
     code = "invalid-transition"
     title = "Not possible in this state"
@@ -151,7 +151,10 @@ class InvalidTransition(PerdureError):
 
 
 class NotForkable(PerdureError):
-    """A run cannot be forked there. Its flow has no forks, or its earlier rounds are not known."""
+    """Raised when a run cannot be forked before the given step.
+
+    The run's flow has no forks, or the rounds before that step are not known.
+    """
 
     code = "not-forkable"
     title = "The run cannot be forked there"
@@ -160,7 +163,10 @@ class NotForkable(PerdureError):
 
 
 class Stale(PerdureError):
-    """Another answer, resume, retry or round came first. Read the run again before retrying."""
+    """Raised when another answer, resume, retry or round has changed the run first.
+
+    Read the run again before you retry.
+    """
 
     code = "stale"
     title = "The run has changed"
@@ -169,7 +175,7 @@ class Stale(PerdureError):
 
 
 class DamagedRun(PerdureError):
-    """A run's stored data differs from the written data. Nothing was changed."""
+    """Raised when a run's stored data is not what Perdure wrote. Nothing was changed."""
 
     code = "damaged-run"
     title = "The run is damaged"
@@ -177,7 +183,7 @@ class DamagedRun(PerdureError):
 
 
 class DamagedNote(PerdureError):
-    """A stored note cannot be read. The others can."""
+    """Raised when a stored note cannot be read. Other notes can be read."""
 
     code = "damaged-note"
     title = "A note is damaged"
@@ -185,20 +191,20 @@ class DamagedNote(PerdureError):
 
 
 class TokenNotFound(PerdureError):
-    """No token has this id, or it was revoked."""
+    """Raised when no access token has this id, or the token was revoked."""
 
     code = "token-not-found"
     exit_code = 3
 
 
 class DamagedToken(PerdureError):
-    """A token's stored record cannot be read. The token grants no access."""
+    """Raised when an access token's stored record cannot be read. It grants no access."""
 
     code = "damaged-token"
 
 
 class UnsafeServer(PerdureError):
-    """The state server could lose acknowledged runs. Nothing was stored.
+    """Raised when the state server could lose acknowledged runs. Nothing was stored.
 
     ``perdure doctor`` explains what to change on the server.
     """
@@ -210,9 +216,9 @@ class UnsafeServer(PerdureError):
 
 
 class StoreUnavailable(PerdureError, ConnectionError):
-    """The state server does not answer, or refuses.
+    """Raised when the state server does not answer, or refuses a command.
 
-    It may be full, read-only or loading. Try again later.
+    The server may be full, read-only or loading. Try again later.
     """
 
     code = "no-server"
@@ -222,7 +228,7 @@ class StoreUnavailable(PerdureError, ConnectionError):
 
 
 class ServerFull(StoreUnavailable):
-    """The state server is at its maxmemory. Running work goes on, new work is refused."""
+    """Raised when the state server has used its maxmemory. It refuses new work only."""
 
     code = "server-full"
     title = "The state server is full"
@@ -230,7 +236,9 @@ class ServerFull(StoreUnavailable):
 
 
 class AccessDenied(StoreUnavailable):
-    """The state server refuses this user: a wrong login, or a command or key outside its ACL.
+    """Raised when the state server refuses its user: a wrong login, or a missing permission.
+
+    A missing permission is a command or key outside the user's ACL on the server.
 
     docs/operations/security.md lists the permissions of each role.
     """
@@ -241,7 +249,7 @@ class AccessDenied(StoreUnavailable):
 
 
 class NotReplicated(PerdureError):
-    """The operation was done, but not on enough replicas. A failover now could undo it.
+    """Raised when an operation was done, but not on enough replicas. A failover could undo it.
 
     The message names the run.
     """
@@ -253,7 +261,7 @@ class NotReplicated(PerdureError):
 
 
 class InvalidSettings(PerdureError):
-    """A setting is unknown, malformed or not possible here."""
+    """Raised when a setting is unknown, malformed or not possible here."""
 
     code = "invalid-settings"
     title = "Invalid setting"
@@ -295,14 +303,14 @@ __all__ = [
 
 
 def http_class(cls: type[PerdureError]) -> type[PerdureError]:
-    """Return the error class that HTTP reports for ``cls``.
+    """Return the error class that the HTTP API reports for errors of class ``cls``.
 
-    It is ``cls`` itself, or its nearest base class that has an HTTP status.
+    This is the first of ``cls`` and its base classes that defines an HTTP status.
     """
     return next(each for each in cls.__mro__ if "http_status" in vars(each))
 
 
-#: The errors that HTTP reports, by their codes. All others are internal errors to it.
+#: The error classes that the HTTP API reports, by code. Others are reported as internal errors.
 HTTP_ERRORS: dict[str, type[PerdureError]] = {
     cls.code: cls
     for cls in (globals()[name] for name in __all__)
@@ -311,7 +319,7 @@ HTTP_ERRORS: dict[str, type[PerdureError]] = {
 
 
 def type_of(error: BaseException) -> str:
-    """Return an exception's type name, with its module. A Python builtin has none."""
+    """Return the name of an exception's type, with its module unless it is a Python builtin."""
     kind = type(error)
     return (
         kind.__qualname__

@@ -1,6 +1,6 @@
-"""Registration of a process's flows.
+"""Registration of the flows of a process.
 
-They come from the modules and the YAML files that its settings name.
+They come from the modules that the settings name, and from YAML files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OWN = Path("config")
 def shipped() -> Path:
     """Return the configuration directory that ships with Perdure.
 
-    It is inside an installed package, or beside the source code.
+    The directory is inside the installed package, or beside the source code.
     """
     package = Path(str(files("perdure.worker")))
     installed = package / "_config"
@@ -29,9 +29,9 @@ def shipped() -> Path:
 
 
 def find_flows(settings: Settings) -> None:
-    """Register all flows of this process: those of the configured modules, and those in YAML files.
+    """Register all flows of this process: those of ``flow_modules``, and those in YAML files.
 
-    The YAML files are the ones that ship with Perdure, and the project's own.
+    The YAML files are those that ship with Perdure, and those of the project.
 
     Raises:
         InvalidFlow: A module cannot be imported.

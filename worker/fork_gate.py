@@ -1,4 +1,4 @@
-"""Forks of a worker's pool, and its background threads.
+"""Delay of forks in a worker until its background threads hold no lock.
 
 A forked process copies every lock, also a lock that another thread holds at that moment. No
 thread of the new process releases such a copy. Modules under import, Python's ``cached_property``
@@ -20,9 +20,10 @@ PATIENCE_SECONDS = 1.0
 
 
 class ForkGate:
-    """A context manager that delays forks. It encloses a piece of work of a background thread.
+    """A context manager that delays forks of this process while its block runs.
 
-    Each thread has its own gate: threads do not wait for one another.
+    A background thread encloses each piece of work in its own gate, so threads do not wait for one
+    another.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class ForkGate:
 
 
 class _Closed(threading.local):
-    """The gates that the forking thread has closed."""
+    """The gates that the forking thread holds closed during its fork."""
 
     def __init__(self) -> None:
         self.gates: list[ForkGate] = []

@@ -1,4 +1,4 @@
-"""Addresses of HTTP servers, and templates of links."""
+"""Addresses of HTTP servers, and templates of links to logs and traces."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class HttpAddress(NamedTuple):
     """Address of an HTTP server.
 
     Attributes:
-        api: URL of its API, without user and password.
-        shown: The URL without its password.
-        login: User and password for a proxy, or None.
+        api: URL of the server's API, without user and password.
+        shown: The server's URL as it may be shown, without user, password and query.
+        login: User and password from the URL, for a proxy. None if the URL has none.
     """
 
     api: str
@@ -28,7 +28,7 @@ def parse_http(url: object, path: str) -> HttpAddress | None:
 
     Args:
         url: The URL.
-        path: The API's path if the URL names none.
+        path: The path of the API if the URL has no path.
 
     Returns:
         The server's address, or None if ``url`` is not the URL of an HTTP server.
@@ -60,9 +60,9 @@ LINK_FIELDS = ("run_id", "trace_id")
 
 
 def check_link(template: str) -> None:
-    """Raise ValueError unless a template has a fixed host.
+    """Raise ValueError unless a link's template is an HTTP address with a fixed host.
 
-    It must be an HTTP address. Only ``{run_id}`` and ``{trace_id}`` may be in braces.
+    Only ``{run_id}`` and ``{trace_id}`` may be in braces.
     """
     bare = template
     for name in LINK_FIELDS:
@@ -84,7 +84,7 @@ def check_link(template: str) -> None:
 
 
 def filled_link(template: str, values: Mapping[str, str]) -> str:
-    """Return a template's address, with its values encoded for a URL."""
+    """Return the address that a template gives with these values, encoded for a URL."""
     for name in LINK_FIELDS:
         template = template.replace(f"{{{name}}}", quote(values.get(name, ""), safe=""))
     return template

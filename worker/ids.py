@@ -1,6 +1,6 @@
 """Ids of runs, worker names (``HOST:PID``), and random ids.
 
-Claims and loss events have the names. Random ids are needed several times per round.
+Claims and events of lost workers contain worker names. Each round needs several random ids.
 
 Random ids have to be distinct, not secret. The operating system's random bytes would cost a system
 call each, during which the thread releases the interpreter and then waits to get it back.
@@ -29,7 +29,7 @@ def new_digits(count: int) -> str:
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return a process's name ``HOST:PID`` on this machine. None means this process."""
+    """Return the name ``HOST:PID`` of a process on this machine. ``pid`` None: this process."""
     return f"{_host()}:{os.getpid() if pid is None else pid}"
 
 

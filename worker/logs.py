@@ -16,8 +16,8 @@ from typing import Any, Literal
 LogFormat = Literal["text", "json"]
 
 _of_flows = logging.getLogger("perdure.flow")
-#: Facts for the lines written now. During a round: run_id, step, attempt, node and worker. Outside
-#: a round: none.
+#: Facts for the log lines written now. During a round: run_id, step, attempt, node and worker.
+#: Outside a round: none.
 _about: ContextVar[Mapping[str, Any]] = ContextVar("about", default=MappingProxyType({}))
 #: Beginnings of kombu's warnings about messages that it prefetched. They are dropped: the sweep
 #: resends a lost message.
@@ -29,10 +29,10 @@ ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class about:  # noqa: N801 - used like a function
-    """Context that adds facts to JSON log lines.
+    """Context that adds facts to all JSON log lines inside its block, of any library.
 
-    They are the lines that any library writes inside it. It is a class, because a generator-based
-    context takes three times as long and each round enters two.
+    It is a class, because a generator-based context takes three times as long, and each round
+    enters two.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -51,23 +51,23 @@ class RoundLogger(logging.LoggerAdapter[logging.Logger]):
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the round's facts to a logging call's ``extra``.
+        """Add the round's facts (run, step and so on) to the ``extra`` of a logging call.
 
-        The facts are run, step and so on. An entry that the call itself passes wins.
+        A fact that the call itself passes wins.
         """
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 def round_logger() -> RoundLogger:
-    """Return a logger for the round in this thread.
+    """Return a logger for the round that this thread runs.
 
-    Its lines carry the round's run id, step, attempt, node and worker.
+    The logger's lines carry the round's run id, step, attempt, node and worker.
     """
     return RoundLogger(_of_flows, dict(_about.get()))
 
 
 class TextFormatter(logging.Formatter):
-    """Format for people: time, level, logger, message.
+    """Log format for people: time, level, logger, message.
 
     With ``several``, lines carry the process id, because several processes write to one output.
     """
@@ -79,19 +79,16 @@ class TextFormatter(logging.Formatter):
         )
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as harmless text.
-
-        It can neither forge log lines nor control the terminal.
-        """
+        """Return a log record as text that can neither forge log lines nor control the terminal."""
         return _harmless(super().format(_without_needless_traceback(record)))
 
 
 class JsonFormatter(logging.Formatter):
-    """Format with one JSON object per line.
+    """Log format with one JSON object per line.
 
-    It has ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message`` and ``worker``. Lines of a
-    round add ``run_id``, ``step``, ``attempt`` and ``node``. An exception adds ``error`` and
-    ``traceback``. Then follows the line's ``extra``.
+    The object has ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message`` and ``worker``.
+    Lines of a round add ``run_id``, ``step``, ``attempt`` and ``node``. An exception adds ``error``
+    and ``traceback``. The entries of the logging call's ``extra`` are added too.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -146,10 +143,10 @@ def set_up_logging(
 
 
 def _harmless(text: str) -> str:
-    """Return a log text with visible control characters.
+    """Return a log text with visible control characters, and all lines but the first indented.
 
-    All lines but the first are indented. A goal or an error may hold line breaks and escape
-    sequences. It must neither forge log lines nor control the terminal.
+    A goal or an error in the text may hold line breaks and escape sequences. It must neither forge
+    log lines nor control the terminal.
     """
     first, *more = (_visible(line) for line in text.splitlines() or [""])
     return "\n".join([first, *(f"    {line}" for line in more)])
@@ -164,10 +161,9 @@ def _visible(line: str) -> str:
 
 
 def _without_needless_traceback(record: logging.LogRecord) -> logging.LogRecord:
-    """Return the record, without a needless traceback.
+    """Return the log record, without its traceback if it reports an unreachable broker.
 
-    The traceback is needless if the record reports that a server is unreachable. That is an
-    expected condition, and the first line of the record says it.
+    That is an expected condition, and the first line of the record says it.
     """
     if record.name.startswith("celery.worker.consumer"):
         record.exc_info = record.exc_text = None

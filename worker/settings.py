@@ -1,7 +1,6 @@
 """Settings: defaults here, then ``config/worker.toml``, ``PERDURE_*`` variables, then arguments.
 
-Each source overrides the ones before it. Configuration files are the ones that ship with Perdure,
-and the project's own.
+Each source overrides those before it.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ Seconds = Annotated[
 
 
 class KernelSettings(BaseSettings):
-    """The settings of all that is no feature."""
+    """The settings of Perdure without those of its features (``worker/features``)."""
 
     # Only ``Settings`` is built: each schema takes milliseconds of the start of a command.
     model_config = SettingsConfigDict(
@@ -244,9 +243,10 @@ class Settings(FeatureSettings, KernelSettings):
 
 
 def shown(urls: str | None) -> str | None:
-    """Return a server URL without its passwords. It is safe to show.
+    """Return a server URL without user, password and other secrets, so that it can be shown.
 
-    Celery accepts several URLs, separated by semicolons. Each of them loses its password.
+    ``urls`` may be several URLs, separated by semicolons, as Celery accepts them. None remains
+    None.
     """
     return None if urls is None else ";".join(map(place_of, urls.split(";")))
 
@@ -254,12 +254,12 @@ def shown(urls: str | None) -> str | None:
 def load_settings(**overrides: Any) -> Settings:
     """Load the settings of Perdure from all sources.
 
-    ``overrides`` come before the environment, ``config/worker.toml`` and the defaults. An override
-    of None counts as not passed.
+    ``overrides`` win over the environment, that over ``config/worker.toml``, and that over the
+    defaults. An override of None counts as not passed.
 
     Raises:
-        InvalidSettings: A key is unknown (the message suggests the nearest one), or a value is out
-            of range.
+        InvalidSettings: A key is unknown (the message suggests the nearest setting), a value is
+            invalid, or the file is not TOML.
     """
     setting_names = list(Settings.model_fields)
     from_file = _own(_toml(TOML), setting_names)
@@ -295,15 +295,15 @@ def load_settings(**overrides: Any) -> Settings:
         raise InvalidSettings(f"these settings cannot be used: {faults}") from error
 
 
-#: Likeness of a key to a setting from which it is taken for its misspelling.
+#: Minimum likeness (0 to 1) at which an unknown key counts as a misspelled setting.
 LIKE = 0.8
 
 
 def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
-    """Return the settings of ``config/worker.toml``.
+    """Return the keys and values of ``config/worker.toml``, or nothing if it is not ours.
 
-    The result is empty if it is another program's file: no key is a setting, or nearly one. The log
-    says that it is ignored.
+    The file is another program's if none of its keys is the name of a setting, or nearly so. A log
+    line then says that the file is ignored.
     """
     if not from_file or any(
         difflib.get_close_matches(key, setting_names, n=1, cutoff=LIKE) for key in from_file
@@ -319,7 +319,7 @@ def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
 
 
 def _describe_fault(fault: Any) -> str:
-    """Return the text of one error in the settings.
+    """Return the text about one error (``fault``) that pydantic found in the settings.
 
     The text shows the setting's value only if it cannot hold a password.
     """
@@ -358,9 +358,9 @@ def current() -> Settings:
 
 
 def with_server(settings: Settings) -> Settings:
-    """Fill in the URL of the server of ``perdure up``.
+    """Return the settings, with the URL of the server of ``perdure up`` if they name none.
 
-    Settings that name a server are returned unchanged. If no server of ``perdure up`` runs,
+    Settings that name a state server are returned unchanged. If no server of ``perdure up`` runs,
     ``redis_url`` stays None, which stands for localhost.
     """
     if settings.redis_url is not None:

@@ -6,11 +6,11 @@ of Sentinels has a URL too. Most Python programs that accept such a URL use this
     redis+sentinel://user:password@host:port,host:port/MASTER/DATABASE
 
 ``rediss+sentinel://`` encrypts the connections, those to the Sentinels as well. User and password
-are the server's. The Sentinels' own are the arguments ``sentinel_username`` and
+are the state server's. Those of the Sentinels are the arguments ``sentinel_username`` and
 ``sentinel_password``. After the ``?``, only these and redis-py's ``ssl_...`` arguments are
 accepted.
 
-A broker's URL is one of these, or amqp:// or amqps:// for RabbitMQ. kombu spells a Redis
+A broker's URL is one of these, or amqp:// or amqps:// for RabbitMQ. kombu spells a Redis URL
 differently (``broker_url``, ``redis_url``). An HTTP server's URL begins with http:// or https://.
 
 A redacted URL is the address of a server without the secrets in its URL (``place_of``). Nothing
@@ -30,7 +30,7 @@ SENTINEL_SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 STATE_SCHEMES = ("redis", "rediss", "unix", *SENTINEL_SCHEMES)
 #: Schemes that kombu uses for RabbitMQ.
 AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
-#: kombu's schemes of a Redis, and redis-py's.
+#: kombu's URL schemes for a Redis server, each with redis-py's scheme.
 KOMBU_SCHEMES = {
     "redis": "redis",
     "rediss": "rediss",
@@ -47,7 +47,7 @@ LOCALHOST = "redis://localhost:6379/0"
 #: Default port of a Sentinel.
 SENTINEL_PORT = 26379
 SENTINEL_EXAMPLE = "redis+sentinel://host1:26379,host2:26379,host3:26379/mymaster/0"
-#: Fault of a URL that ``is_torn``, as the end of a sentence.
+#: The error text for a URL that ``is_torn``: the end of a sentence.
 TORN = "its host or port cannot be parsed (in a password, write # as %23, / as %2F, ? as %3F)"
 
 
@@ -55,17 +55,17 @@ TORN = "its host or port cannot be parsed (in a password, write # as %23, / as %
 
 
 def scheme_of(url: str) -> str:
-    """Return the URL's scheme. The text is empty if it has none."""
+    """Return a URL's scheme, or ``""`` if it has none."""
     return urlsplit(url).scheme
 
 
 def host_of(url: str) -> str | None:
-    """Return the URL's host. The result is None if it names none."""
+    """Return a URL's host, or None if the URL names none."""
     return urlsplit(url).hostname
 
 
 def query_of(url: str) -> dict[str, str]:
-    """Return a URL's query arguments by name. Empty ones are left out."""
+    """Return a URL's query arguments by name. Arguments without a value are left out."""
     return dict(parse_qsl(urlsplit(url).query))
 
 
@@ -75,21 +75,21 @@ def is_sentinel(url: str) -> bool:
 
 
 def is_amqp(urls: str | Sequence[str] | None) -> bool:
-    """Return whether Celery's broker URL is RabbitMQ's.
+    """Return whether Celery's broker URL is one of RabbitMQ.
 
-    Celery's settings may name several brokers to fail over between, all of one kind.
+    Celery's setting may name several brokers to fail over between, all of one kind.
     """
     first = urls.partition(";")[0] if isinstance(urls, str) else next(iter(urls or ()), "")
     return first.partition("://")[0] in AMQP_SCHEMES
 
 
 def is_http(url: str | None) -> bool:
-    """Return whether a URL is an HTTP server's. A state server's (Redis) is not."""
+    """Return whether a URL is that of an HTTP server, and not of a state server (Redis)."""
     return url is not None and url.partition("://")[0].lower() in ("http", "https")
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return the hosts in a Redis or broker URL. It is ``localhost`` if the URL names none."""
+    """Return the hosts in a Redis or broker URL, or ``localhost`` if the URL names none."""
     if is_sentinel(url):
         return [host for host, _ in parse_sentinels(url).sentinels]
     return [host_of(url) or "localhost"]
@@ -99,10 +99,9 @@ def hosts_of(url: str) -> list[str]:
 
 
 def is_torn(url: str) -> bool:
-    """Return whether the password broke the URL's parsing.
+    """Return whether an unescaped ``#``, ``?`` or ``/`` in the password broke a URL's parsing.
 
-    An unescaped ``#``, ``?`` or ``/`` in it does so. The apparent port or path is then part of the
-    password, and must not be shown.
+    The apparent port or path is then part of the password, and must not be shown.
     """
     if is_sentinel(url):
         return _is_torn_list(url)
@@ -115,7 +114,7 @@ def is_torn(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """Return a server's URL without its secrets. It is safe to show.
+    """Return a server's URL without its secrets, so that it can be shown.
 
     User, password and all query arguments except the database are left out.
     """
@@ -131,7 +130,7 @@ def place_of(url: str) -> str:
 
 
 def user_of(url: str) -> str:
-    """Return the user in a Redis URL. It is ``default`` if the URL names none."""
+    """Return the user in a Redis URL, or ``default`` if the URL names none."""
     if is_torn(url):
         return "default"
     if is_sentinel(url):
@@ -143,10 +142,9 @@ def user_of(url: str) -> str:
 
 
 def state_fault(url: str) -> str | None:
-    """Return the fault of a state server's URL.
+    """Return what is wrong with a state server's URL, or None if its form is right.
 
-    The result is None if the form is right. It repeats no part of the URL, because it may hold
-    secrets.
+    The result repeats no part of the URL, because the URL may hold secrets.
     """
     if is_torn(url):
         return TORN
@@ -171,7 +169,7 @@ def state_fault(url: str) -> str | None:
 
 @dataclass(frozen=True)
 class SentinelUrl:
-    """The parts of a Sentinel service's URL. Its ``repr`` leaves out the secrets."""
+    """The parts of the URL of a Sentinel service. The ``repr`` leaves out the secrets."""
 
     sentinels: tuple[tuple[str, int], ...]
     master: str
@@ -198,7 +196,7 @@ class SentinelUrl:
 
     @property
     def kombu_url(self) -> str:
-        """The service's URL in kombu's spelling. It names the first Sentinel only."""
+        """The service's URL in kombu's spelling, which names the first Sentinel only."""
         host, port = self.sentinels[0]
         arguments = "?" + urlencode(self.ssl) if self.ssl else ""
         return f"sentinel://{self._user}{_bracketed(host)}:{port}/{self.database}{arguments}"
@@ -252,11 +250,11 @@ def parse_sentinels(url: str) -> SentinelUrl:
 
 
 def broker_url(url: str) -> str:
-    """Return a server's URL in kombu's spelling.
+    """Return the URL of a state server or broker in kombu's spelling.
 
-    The server is a state server or a broker. In the URL of a unix socket, kombu expects user and
-    password only before the path. Of several Sentinels the URL names the first. Our transport gets
-    the others as an option (worker/messaging/transports/sentinel.py).
+    In the URL of a unix socket, kombu expects user and password only before the path. Of several
+    Sentinels the result names the first. Perdure's transport gets the others as an option
+    (worker/messaging/transports/sentinel.py).
     """
     if is_sentinel(url):
         return parse_sentinels(url).kombu_url
@@ -280,7 +278,7 @@ def broker_url(url: str) -> str:
 
 
 def redis_url(broker: str) -> str:
-    """Convert kombu's URL of a Redis to redis-py's."""
+    """Return the URL of a Redis broker, which is in kombu's spelling, in redis-py's spelling."""
     parts = urlsplit(broker)
     query = {KOMBU_PARAMETERS.get(name, name): value for name, value in parse_qsl(parts.query)}
     if "ssl_cert_reqs" in query:
@@ -291,10 +289,10 @@ def redis_url(broker: str) -> str:
 
 
 def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:
-    """Return the Sentinel service of Celery's broker URL.
+    """Return the Sentinel service that Celery's broker URL names, or None if it names none.
 
-    The result is None if the URL names none. Such a URL is
-    ``sentinel://host;sentinel://host/DATABASE``. kombu's transport options name the master.
+    Such a URL is ``sentinel://host;sentinel://host/DATABASE``. ``options``, kombu's transport
+    options, name the master.
     """
     try:
         parts = [urlsplit(url) for url in urls.split(";")]
@@ -325,7 +323,7 @@ def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> b
 
     Args:
         state_url: The state server's URL, as redis-py spells it.
-        urls: The broker's URL, or several with semicolons between them.
+        urls: The broker's URL, or several URLs with semicolons between them.
         options: kombu's transport options.
     """
     state = (
@@ -368,10 +366,10 @@ def _bracketed(host: str) -> str:
 
 
 def _is_torn_list(url: str) -> bool:
-    """Return whether the password broke a Sentinel URL's parsing.
+    """Return whether an unescaped character in the password broke a Sentinel URL's parsing.
 
-    The cause is an unescaped character. ``urlsplit`` cannot decide it: it rejects any list of
-    hosts, because it takes the hosts for a port.
+    ``urlsplit`` cannot decide this: it rejects any list of hosts, because it takes all but the
+    first host for a port.
     """
     try:
         _addresses(_host_list(url))
@@ -382,10 +380,10 @@ def _is_torn_list(url: str) -> bool:
 
 
 def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
-    """Return keys that identify a Sentinel service's database.
+    """Return keys that identify the database of a Sentinel service: one for each Sentinel.
 
-    They serve to compare services. Each Sentinel gives one key, because any Sentinel knows only one
-    master of a name. Services that share a key have the same database.
+    Services that share a key have the same database, because a Sentinel knows only one master of a
+    name.
     """
     return {
         ("sentinel", _one_name(host), str(port), service.master, str(service.database))
@@ -394,9 +392,9 @@ def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
 
 
 def _databases(urls: str, options: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Return keys that identify a broker URL's Redis database.
+    """Return keys that identify the Redis database of a broker URL in kombu's spelling.
 
-    The URL is in kombu's spelling. The set is empty if it names no Redis database.
+    The set is empty if the URL names no Redis database. ``options`` are kombu's transport options.
     """
     if urls.startswith("sentinel://"):
         service = sentinels_of_broker(urls, options)

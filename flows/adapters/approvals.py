@@ -42,9 +42,9 @@ def _question(tool: str, args: Mapping[str, Any], fixed: bool) -> tuple[str, dic
 def was_asked(
     steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False
 ) -> bool:
-    """Return whether a person was asked about the next call.
+    """Return whether a person was already asked about this call, which the agent makes next.
 
-    The call is then decided by the answer, whatever the agent's rule says now.
+    Then the answer decides, whatever the agent's rule says now. See ``decision`` for the arguments.
     """
     asked = steps.context.asked
     if isinstance(asked, Mapping) and steps.is_answered_ahead("approve"):
@@ -55,7 +55,10 @@ def was_asked(
 
 
 def was_called(steps: AsyncSteps, name: str, args: Mapping[str, Any]) -> bool:
-    """Return whether the journal has a call ahead. No person was asked about such a call."""
+    """Return whether the journal has this call, and the agent has not made it again yet.
+
+    No person was asked about such a call. ``name`` is the name of its step.
+    """
     return steps.is_ahead("step", name, digest_of(args))
 
 
@@ -68,7 +71,7 @@ async def decision(
         tool: the name of the tool.
         args: the model's arguments.
         fixed: whether the arguments cannot be changed.
-        fault: the fault of an earlier answer.
+        fault: what was wrong with an earlier answer. Empty if there was none.
     """
     while True:
         why = f" (the last answer was not valid: {safe_text(fault, 500)})" if fault else ""

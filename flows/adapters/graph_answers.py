@@ -3,8 +3,8 @@
 A node asks again when it runs with its answer. If its code was changed meanwhile, it may ask
 another question, or none. The library would give the answer to another question, or drop it.
 
-It uses private parts of the library: the counter of ``interrupt`` in a task's scratchpad, and the
-local ``value`` of that function. Without them, questions are not compared.
+This module uses private parts of the library: the counter of ``interrupt`` in a task's scratchpad,
+and the local ``value`` of that function. Without them, questions are not compared.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from perdure.flows.rounds.context import RoundContext
 
 #: The library's key for the counters of a running task.
 SCRATCHPAD = "__pregel_scratchpad"
-#: Characters of a question in an error.
+#: Maximum characters of a question in an error.
 SHOWN = 200
-#: Functions that are read to find out whether a node asks.
+#: Maximum number of functions that are read to find out whether a node asks.
 MOST_FUNCTIONS = 200
 _MISSING = object()
 
@@ -71,7 +71,12 @@ class GivenAnswers:
     def watched(
         self, task: str, name: str, inner: Runnable[Any, Any], config: RunnableConfig
     ) -> RunnableConfig:
-        """Return a task's config that compares its questions with the answered ones.
+        """Return a config with which a task's questions are compared with the answered ones.
+
+        Args:
+            task: the id of the task.
+            name: the task's node.
+            inner: the runnable of the node.
 
         Raises:
             CodeDoesNotFit: the node has an answer, and its code no longer asks.
@@ -99,10 +104,10 @@ class GivenAnswers:
         return {**config, "configurable": own}
 
     def _compare(self, name: str, answered: Answered, value: Any) -> None:
-        """Compare an answered question with the question that gets its answer.
+        """Compare an answered question with the question (``value``) that gets its answer.
 
-        A question from other code is another one. The same code may ask with another text each
-        time, which an event reports.
+        If the code has changed, a different question is an error. The same code may ask with
+        another text each time, which an event reports.
         """
         if answered.is_of(value):
             return
@@ -124,7 +129,7 @@ class GivenAnswers:
         )
 
     def misfits(self, what: str) -> CodeDoesNotFit:
-        """Return the error for an unusable answer. The first one is kept."""
+        """Return the error for an unusable answer. Later calls return the first error."""
         if self.misfit is None:
             self.misfit = CodeDoesNotFit(
                 f"run {self._context.run_id}, step {self._context.step}: {what}. Was the code of "
@@ -147,7 +152,7 @@ def shown(value: Any) -> str:
 def asks_itself(node: Any) -> bool:
     """Return whether a node's function calls ``interrupt``.
 
-    It may do so itself, or by plain functions. A call by a method or by an object is not found.
+    It may also do so through plain functions. A call through a method or an object is not found.
     """
     left = [getattr(node, "func", None), getattr(node, "afunc", None), node]
     seen: set[int] = set()
@@ -168,7 +173,7 @@ def asks_itself(node: Any) -> bool:
 
 
 def _named_by(function: FunctionType) -> Iterator[Any]:
-    """Return the values of the names in a function's code."""
+    """Yield the objects to which the names in a function's code refer."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

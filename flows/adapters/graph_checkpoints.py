@@ -1,6 +1,6 @@
 """Checkpoints of a LangGraph graph as they are stored: values and artifacts of a round's commit.
 
-A channel that has changed is an artifact. Of a list, only the items behind the first changed one
+A channel that has changed is an artifact. Of a list, only the items from the first changed one on
 are written.
 """
 
@@ -16,12 +16,14 @@ from perdure.flows.core.json_values import canonical
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of
 
-#: The value of the run with the index of its checkpoints.
+#: Name of the run's value with the index: the last checkpoint of each namespace, and for each of
+#: its channels the value or the artifacts that have it.
 INDEX = "_graph"
-#: Parts of a list. From here on, small parts that follow each other are written again as one part,
-#: so that fewer artifacts have to be read.
+#: Number of parts of a list from which on adjacent small parts are written again as one part, so
+#: that fewer artifacts have to be read.
 MOST_PARTS = 100
-#: Number of parts that are worth it, and characters of all of them. A round may add 256 KiB.
+#: Minimum number of parts that are joined, and maximum characters of them together. A round may add
+#: 256 KiB.
 FEWEST, JOINED = 8, 32_768
 #: Maximum characters of a value stored in the index. Most values that choose the next node are
 #: shorter.
@@ -34,20 +36,20 @@ ERROR, INTERRUPTED, RESUMED, HANDLED = (
     "__error_source_node__",
 )
 TOLD = frozenset({ERROR, INTERRUPTED, RESUMED, HANDLED})
-#: Characters of an answered question that are kept for people.
+#: Maximum characters of an answered question that are kept for people.
 SHOWN = 200
 
 
 @dataclass(slots=True)
 class StoredChannel:
-    """A stored channel.
+    """A channel of a graph's state, as it is stored.
 
     Attributes:
         version: the channel's version in the library.
         texts: the encoded value, or a text for each item of a list. None: the channel is empty.
-        is_list: whether it is a list.
-        parts: the artifacts that have the texts, each with how many of its texts count. Empty: it
-            is not stored yet.
+        is_list: whether the value is a list.
+        parts: the artifacts that have the texts, each with how many of its texts count. Empty: no
+            artifact has them yet.
     """
 
     version: Any
@@ -57,11 +59,11 @@ class StoredChannel:
 
     @property
     def is_short(self) -> bool:
-        """Whether the index has the value, without an artifact."""
+        """Whether the value is stored in the index, without an artifact."""
         return not self.is_list and self.texts is not None and len(self.texts[0]) <= SHORT
 
     def parts_of(self, texts: Sequence[str]) -> list[tuple[str, int]]:
-        """Return the parts that a list with these items keeps."""
+        """Return the stored parts that a list with these items can use again."""
         if not self.is_list or self.texts is None:
             return []
         same = common(self.texts, texts)
@@ -73,7 +75,7 @@ class StoredChannel:
         return parts
 
     def store(self, name: str, artifacts: dict[str, str]) -> None:
-        """Add the artifact that the value still needs."""
+        """Add an artifact with what is not stored yet. ``name`` is the beginning of its name."""
         if self.texts is None or self.is_short:
             return
         has = sum(most for _, most in self.parts)
@@ -106,7 +108,12 @@ class StoredChannel:
 
     @classmethod
     def of(cls, stored: Sequence[Any], artifact: Callable[[str], str]) -> StoredChannel:
-        """Read it from the index, and from its artifacts."""
+        """Read a channel from its entry in the index, and from its artifacts.
+
+        Args:
+            stored: version, whether it is a list, and ``place``.
+            artifact: returns the text of an artifact by its name.
+        """
         version, is_list, place = stored
         if place is None or isinstance(place, str):
             return cls(version, None if place is None else [place])
@@ -117,9 +124,11 @@ class StoredChannel:
         return cls(version, texts, is_list, parts)
 
     def place(self) -> Any:
-        """Return the value's entry in the index.
+        """Return what the index stores as the channel's value.
 
-        It is its artifacts, its text, or None if it is empty.
+        Returns:
+            The text of a short value, the artifacts (``parts``) of another value or a list, or None
+            if the channel is empty.
         """
         if self.texts is None:
             return None
@@ -131,8 +140,8 @@ class Answered:
     """A task's question with an answer from a person.
 
     Attributes:
-        digest: of its value.
-        shown: its value for people, cut.
+        digest: the digest of the question's value.
+        shown: the question's value for people, cut.
     """
 
     digest: str
@@ -140,12 +149,12 @@ class Answered:
 
     @classmethod
     def to(cls, value: Any) -> Answered:
-        """Return a question by its value."""
+        """Return the answered question that has this value."""
         text = value if isinstance(value, str) else str(value)
         return cls(digest_of(value), safe_text(text, SHOWN))
 
     def is_of(self, value: Any) -> bool:
-        """Return whether a question has the same value.
+        """Return whether this question has the given value.
 
         A value that cannot be compared counts as the same.
         """
@@ -160,8 +169,8 @@ class TaskWrites:
         node: name of its node.
         path: place of the task, by which the library orders writes.
         writes: the channels and the encoded values.
-        artifact: the artifact that has them. Empty: they are not stored yet.
-        answers: the questions that it has answers to, in order.
+        artifact: the artifact with the writes. Empty: they are not stored yet.
+        answers: the questions to which the task has answers, in order.
         asks_itself: whether the function of its node calls ``interrupt``.
     """
 
@@ -178,7 +187,7 @@ class TaskWrites:
         return any(channel not in TOLD for channel, _ in self.writes)
 
     def data(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the task as JSON data."""
         data: dict[str, Any] = {
             "node": self.node,
             "path": self.path,
@@ -192,7 +201,7 @@ class TaskWrites:
 
     @classmethod
     def of(cls, data: Mapping[str, Any], artifact: str = "") -> TaskWrites:
-        """Return it from JSON data."""
+        """Return a task from its JSON data. ``artifact`` is the artifact that has the data."""
         writes = [(channel, text) for channel, text in data["writes"]]
         answers = [Answered(digest, shown) for digest, shown in data.get("answers", ())]
         asks_itself = data.get("asks_itself", False)
@@ -206,8 +215,8 @@ class Namespace:
     Attributes:
         checkpoint: the checkpoint without the values of its channels.
         metadata: the library's metadata of the checkpoint.
-        channels: its channels by name.
-        tasks: the tasks of the superstep that follows it, by id.
+        channels: the channels of the checkpoint, by name.
+        tasks: the tasks of the superstep that follows the checkpoint, by id.
     """
 
     checkpoint: dict[str, Any]
@@ -218,9 +227,11 @@ class Namespace:
     def store(
         self, name: str, step: int, artifacts: dict[str, str], with_tasks: bool = True
     ) -> dict[str, Any]:
-        """Return the namespace's entry of the index, and add its artifacts.
+        """Return the namespace's entry in the index. Add its new artifacts to ``artifacts``.
 
         Args:
+            name: the name of the namespace.
+            step: the run's step, for the names of artifacts.
             with_tasks: whether the writes of tasks are stored too.
         """
         channels = {}
@@ -248,7 +259,11 @@ class Namespace:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any], artifact: Callable[[str], str]) -> Namespace:
-        """Read it from the index, and from its artifacts."""
+        """Read a namespace from its entry in the index, and from its artifacts.
+
+        Args:
+            artifact: returns the text of an artifact by its name.
+        """
         channels = {
             name: StoredChannel.of(each, artifact) for name, each in stored["channels"].items()
         }
@@ -279,9 +294,9 @@ class RoundTasks:
 
 
 def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
-    """Return whether a subgraph's checkpoint is still under way.
+    """Return whether a subgraph continues from its checkpoint: it has not ended.
 
-    It is if the graphs above have not gone on since.
+    It has ended if the graphs that contain it have gone on since.
     """
     return all(
         parent in spaces and spaces[parent].checkpoint["id"] == checkpoint
@@ -290,7 +305,7 @@ def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
 
 
 def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
-    """Return the tasks and nodes with a subgraph under way. Tasks are ids, nodes are names."""
+    """Return the tasks (ids) and nodes (names) with a subgraph that has not ended."""
     found: set[str] = set()
     for name, space in spaces.items():
         if name and is_under_way(space, spaces):
@@ -299,7 +314,7 @@ def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
 
 
 def common(before: Sequence[str], after: Sequence[str]) -> int:
-    """Return the length of the common beginning."""
+    """Return how many items two lists share at their beginning."""
     for place, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:
             return place

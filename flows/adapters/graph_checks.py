@@ -53,7 +53,7 @@ def check_fits(graph: Pregel[Any, Any, Any, Any], spaces: Mapping[str, Namespace
                 )
 
 
-#: Begins the channel by which a node is the next one.
+#: Prefix of the channels that choose the next nodes.
 BRANCH = "branch:to:"
 
 
@@ -98,7 +98,10 @@ def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
 def types_of(
     named: Sequence[type], graphs: Sequence[Pregel[Any, Any, Any, Any]]
 ) -> Iterable[tuple[str, str]]:
-    """Return the allowed classes of the state, as module and name."""
+    """Yield the classes that a state may have, as module and name.
+
+    These are the classes ``named`` by the user, and those in the schemas of the graphs.
+    """
     seen: set[Any] = set()
     left: list[Any] = [*named]
     for graph in graphs:

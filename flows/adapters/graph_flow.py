@@ -1,7 +1,7 @@
 """GraphFlow, the flow of a LangGraph graph: each superstep is a round.
 
-The commit of the round is the one write of its checkpoint. A task's writes are recorded as soon as
-it is done. ``graph_checkpoints`` stores, ``graph_nodes`` decides which nodes run.
+The round's commit is the only write of its checkpoint. A task's writes are recorded as soon as the
+task is done. ``graph_checkpoints`` has the stored form, ``graph_nodes`` decides which nodes run.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ from perdure.flows.rounds.messages_to_run import (
     with_heard,
 )
 
-#: The one node of such a flow.
+#: The only node of a graph's flow.
 NODE = "Superstep"
-#: Characters of a node's output, in the history and in a question.
+#: Maximum characters of a node's output, in the history and in a question.
 SHOWN = 2_000
 #: Name in the data of a question for the question's id in the graph.
 ASKS = "interrupt"
@@ -90,7 +90,7 @@ def takes_goal(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
 
 
 class GraphFlow(Flow):
-    """A graph of LangGraph. ``register_graph`` makes a class of it for each graph.
+    """A graph of LangGraph. ``register_graph`` makes a subclass for each graph.
 
     Attributes:
         graph: the compiled graph.
@@ -102,7 +102,7 @@ class GraphFlow(Flow):
         streams: whether all models are asked for streams.
         follows_thread: whether a run begins with the state of the runs before it in its thread, and
             reads messages from people.
-        text: the answer's key that people see, or a function that returns its text.
+        text: the key of the answer whose value people read, or a function that returns that text.
     """
 
     graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
@@ -138,7 +138,7 @@ class GraphFlow(Flow):
         return End(output={"status": "unfinished"})
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out a superstep of the graph, or ask a person. A node asks, or is in doubt."""
+        """Carry out a superstep of the graph. If a node asks or is in doubt, ask a person."""
         if FORK in context.inputs and INDEX not in context.committed:
             return self._start_fork(fork_input(context.inputs[FORK]), context)
         usage = UsageCounter(context)
@@ -206,7 +206,7 @@ class GraphFlow(Flow):
         usage: UsageCounter,
         context: RoundContext,
     ) -> tuple[Any, bool]:
-        """Run the graph until its next superstep. Return its output, and whether it has ended."""
+        """Run the graph to its next superstep or its end. Return its output, and if it ended."""
         graph = stepping(type(self).graph, this_round)
         graph.checkpointer = saver
         config = {
@@ -270,7 +270,7 @@ class GraphFlow(Flow):
         return Advance(NODE, turns, {INDEX: index}, bool(done), summary, artifacts)
 
     def _start_fork(self, given: ForkInput, context: RoundContext) -> Advance:
-        """Store the state that this run continues. The next round runs its superstep."""
+        """Store the state that this run continues. The next round runs the state's superstep."""
         saver = self._saver(context, RoundTasks())
         saver.namespaces = given.namespaces()
         if "" in saver.namespaces:
@@ -301,7 +301,7 @@ class GraphFlow(Flow):
         return RunSaver(context, StateSerializer(self.types), tasks, self.keeps_history)
 
     def _input(self, context: RoundContext, earlier: Sequence[ThreadMessage]) -> dict[str, Any]:
-        """Return the input of the graph: the run's inputs, with the goal where it has a place.
+        """Return the input of the graph: the run's inputs, and the goal if there is a key for it.
 
         Args:
             earlier: messages of the thread that the state of the graph does not have.
@@ -352,7 +352,7 @@ def _ask(node: str, question: Any, tasks: int, context: RoundContext) -> Outcome
 
 
 def _is_invalid_answer(error: Exception) -> bool:
-    """Return whether an answer does not fit its ``interrupt`` schema.
+    """Return whether an error says that an answer does not fit the schema of its ``interrupt``.
 
     Older versions of the library have no such schema.
     """

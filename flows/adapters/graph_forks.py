@@ -32,20 +32,20 @@ def fork(
     run again, and the question is asked again. Otherwise all its nodes run.
 
     Args:
-        client: of the run's server.
-        run_id: of the run, which may have ended.
+        client: a client of the server that has the other run.
+        run_id: the id of the other run, which may have ended.
         at: number of the superstep, as ``metadata["step"]`` of a state, or the id of a checkpoint,
             or the ``config`` of a state.
         values: the values to write to the state, as with ``update_state`` of the library.
-        as_node: the node that counts as their writer. None: the node that was the last one.
-        goal: of the new run, for people. None: the goal of the run. The state keeps its own.
+        as_node: the node that counts as the writer of ``values``. None: the last node that ran.
+        goal: the new run's goal, for people. None: the other run's goal. The state does not change.
         options: the options of ``client.submit``: ``idempotency_key``, ``labels``, ``budgets``, ...
 
     Returns:
         The new run.
 
     Raises:
-        InvalidInput: the run has no such state, nothing follows it, or it is too large.
+        InvalidInput: the run has no such state, no node follows it, or the state is too large.
         FlowNotFound: the run's flow is not registered in this process.
         RunNotFound: no run has this id.
     """
@@ -88,7 +88,7 @@ def fork(
 def _found(
     history: GraphHistory, run_id: str, at: int | str | Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Return the namespace and the id of a caller's checkpoint."""
+    """Return the namespace and the id of the checkpoint that ``at`` names (see ``fork``)."""
     if isinstance(at, Mapping):
         place = at.get("configurable", {})
         key = (place.get("checkpoint_ns", ""), place.get("checkpoint_id", ""))
@@ -112,9 +112,9 @@ def _found(
 
 
 def _moment(states: RunStates, name: str, checkpoint: str) -> Moment:
-    """Return the moment at which a checkpoint's fork begins.
+    """Return the moment from which a fork of a checkpoint begins.
 
-    It is the first one at which a person was asked, else the first one at all.
+    It is the checkpoint's first moment at which a person was asked, else its first moment.
     """
     found = states.history().moments_at(name, checkpoint)
     for moment in found:

@@ -13,9 +13,9 @@ from typing import Any
 
 from perdure.flows.core.json_values import canonical
 
-#: Beginning of the names of the artifacts with the records. The rest is the step.
+#: Beginning of the names of the artifacts with the records. The number of the step follows.
 RECORDS = "state/"
-#: Key of the index with the name of the record that has the same states.
+#: Key in the index of a run's checkpoints: the name of the record that has the same states.
 RECORD = "record"
 #: Keys of a difference: another value, changed and removed keys, a longer or shorter list.
 OTHER, CHANGED, REMOVED, ITEMS = "=", "~", "-", "+"
@@ -66,11 +66,11 @@ class HistoryRecord:
     """The record of a round: its checkpoints, in order.
 
     Args:
-        index: the index that the round before has committed, or None.
+        index: the index of checkpoints (``graph_checkpoints.INDEX``) of the last commit, or None.
     """
 
     def __init__(self, index: Mapping[str, Any] | None) -> None:
-        #: The record before. None: this one holds all of the states.
+        #: The name of the record before. None: this record holds all of the states.
         self._after = (index or {}).get(RECORD)
         stored = index["namespaces"] if index is not None and self._after else {}
         self._entries = {name: _opened(entry) for name, entry in stored.items()}
@@ -80,8 +80,9 @@ class HistoryRecord:
         """Add a checkpoint of a namespace.
 
         Args:
-            has_tasks: whether the entry has all writes of its tasks. Otherwise, those stored by an
-                earlier round stay.
+            entry: the checkpoint as the index has it (``Namespace.store``).
+            has_tasks: whether the entry has all writes of its tasks. Otherwise, the tasks stored by
+                an earlier round stay.
         """
         before, after = self._entries.get(name), _opened(entry)
         if not has_tasks:
@@ -93,13 +94,13 @@ class HistoryRecord:
             self._entries[name] = after
 
     def keep_only(self, names: Mapping[str, Any]) -> None:
-        """Add that the other namespaces have ended."""
+        """Record that all namespaces except ``names`` have ended."""
         for name in [each for each in self._entries if each not in names]:
             del self._entries[name]
             self._changes.append([name, None])
 
     def text(self, is_partial: bool) -> str:
-        """Return the record as it is stored."""
+        """Return the record as stored. ``is_partial``: the round leaves tasks of its superstep."""
         data = {"after": self._after, "changes": self._changes}
         return canonical({**data, "is_partial": True} if is_partial else data)
 
@@ -110,7 +111,7 @@ class PastState:
 
     Attributes:
         parent: id of the checkpoint before it in its namespace, or None.
-        versions: its entries, in order. Tasks of its superstep end one after the other.
+        versions: its entries over time, oldest first: tasks of its superstep end one by one.
     """
 
     parent: str | None
@@ -122,8 +123,8 @@ class Moment:
     """The checkpoints of all namespaces at one time.
 
     Attributes:
-        entries: by namespace.
-        is_commit: whether a round ended with them.
+        entries: the entries of the checkpoints, by namespace.
+        is_commit: whether a round ended with these checkpoints.
         is_partial: whether that round left tasks of its superstep for another one.
     """
 
@@ -191,7 +192,7 @@ class GraphHistory:
 
 
 def _opened(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an index entry with its channels as mappings. This keeps differences small."""
+    """Return an entry of the index with its channels as mappings. This keeps differences small."""
     channels = {
         name: {"v": version, "l": is_list, "p": place}
         for name, (version, is_list, place) in entry["channels"].items()
@@ -200,6 +201,6 @@ def _opened(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def closed(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry in the form of the index."""
+    """Return an entry of the history in the form of the index. This reverses ``_opened``."""
     channels = {name: [each["v"], each["l"], each["p"]] for name, each in entry["channels"].items()}
     return {**entry, "channels": channels}

@@ -38,17 +38,17 @@ from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.waits import no_waits
 
-#: Tasks that a round begins. The next round of the superstep begins others.
+#: Maximum number of tasks that a round begins. The next round of the superstep begins others.
 TOGETHER = 32
-#: Seconds between two looks whether the other tasks of a round are over.
+#: Seconds between two checks whether the other tasks of a round are over.
 OTHERS_SECONDS = 0.01
-#: Characters of a node's input in a question.
+#: Maximum characters of a node's input in a question.
 ASKED = 10_000
-#: Errors that already decide the fate of the round.
+#: Errors that say themselves whether the round is retried. They are raised unchanged.
 PASSED = (FatalError, RetryableError, RoundStopped, UnstorableValue)
 START = "__start__"
-#: The library's key for whether a graph inside of a node goes on from its last checkpoint, and does
-#: not begin with its input. The library sets it for all nodes of a superstep that is resumed, and a
+#: The library's key for whether a graph inside a node continues from its last checkpoint instead of
+#: beginning with its input. The library sets it for all nodes of a superstep that is resumed, and a
 #: round resumes each superstep.
 RESUMING = "__pregel_resuming"
 WAITS = (
@@ -58,13 +58,13 @@ WAITS = (
 
 
 class GraphRound:
-    """The fate of a graph's nodes in one round.
+    """One round of a graph: which nodes run, which are in doubt, and which have failed.
 
     Args:
         context: of the round.
-        most_steps: supersteps that the run may take. None: any number.
+        most_steps: maximum supersteps of the run. None: any number.
         idempotent: names of nodes that may run again after their worker was lost. None: all.
-        pool: has the threads of the nodes.
+        pool: the threads in which nodes run.
 
     Attributes:
         waiting: the tasks that wait for an answer of a person, by id.
@@ -73,7 +73,7 @@ class GraphRound:
         tasks: the tasks that the round has reached.
         is_partial: whether tasks are left for another round of the superstep.
         question: the question to a person about a node in doubt.
-        failed: the node that has failed, by the identity of its error.
+        failed: the failed node and its error, by the ``id()`` of the error.
     """
 
     def __init__(
@@ -107,11 +107,13 @@ class GraphRound:
         named: Mapping[str, Any],
         may_retry: bool,
     ) -> Any:
-        """Run a node for a task, unless it waits.
+        """Run a node for a task, unless the task waits for a person.
 
         A round leaves tasks beyond its limit to another round.
 
         Args:
+            name: the name of the node.
+            inner: the runnable of the node, called with ``value``, ``config`` and ``named``.
             may_retry: whether the graph itself retries a failed node.
 
         Raises:
@@ -157,7 +159,7 @@ class GraphRound:
             await asyncio.sleep(OTHERS_SECONDS)
 
     def meet(self, name: str, config: RunnableConfig) -> tuple[str, RunnableConfig]:
-        """Return the id of a reached task, and its config.
+        """Note that the round has reached a task. Return the task's id, and its config.
 
         Raises:
             GraphInterrupt: the task waits for an answer of a person.
@@ -281,7 +283,7 @@ class GraphRound:
         """Withdraw the intents of returned nodes whose results the graph refuses.
 
         Returns:
-            The last of these nodes, or an empty text if there is none.
+            The name of the last such node, or an empty text.
         """
         last = ""
         for task, name in self._returned.items():
@@ -329,7 +331,7 @@ class NodeStep(Runnable[Any, Any]):
 
 
 class SubgraphStep(NodeStep):
-    """A subgraph in a round. Its own nodes are in doubt, not the subgraph."""
+    """A subgraph in a round. If its worker is lost, its nodes are in doubt, not the subgraph."""
 
     async def ainvoke(
         self,
@@ -410,7 +412,7 @@ def input_of(value: Any) -> dict[str, Any]:
 
 
 def _is_plain(inner: Any) -> bool:
-    """Return whether a node is a plain function. The library makes a coroutine for it."""
+    """Return whether a node is a plain function, for which the library makes a coroutine."""
     function, coroutine = getattr(inner, "func", None), getattr(inner, "afunc", None)
     wrapped = getattr(coroutine, "__wrapped__", None)
     return function is not None and (coroutine is None or wrapped is function)

@@ -22,7 +22,7 @@ from perdure.flows.rounds import registry
 
 
 class RunsClient(Protocol):
-    """The used methods of ``perdure.Client`` and ``perdure.RemoteClient``."""
+    """The methods of ``perdure.Client`` and ``perdure.RemoteClient`` that are used here."""
 
     def get(self, run_id: str) -> Any:
         """Return the run."""
@@ -51,7 +51,7 @@ class RunStates(StateReader):
         """Return the history of the run so far.
 
         Raises:
-            InvalidInput: the run keeps none.
+            InvalidInput: the run keeps no history.
         """
         with self._lock:
             names = self._client.artifacts(self._run_id)
@@ -70,7 +70,7 @@ class RunStates(StateReader):
             return self._history
 
     def artifact(self, name: str) -> str:
-        """Return the text of an artifact of the run. It never changes."""
+        """Return the text of an artifact of the run. Texts are cached, since they never change."""
         if name not in self._texts:
             self._texts[name] = self._client.artifact(self._run_id, name)
         return self._texts[name]

@@ -24,20 +24,20 @@ from perdure.flows.core.json_values import canonical
 from perdure.flows.core.round_journal import MOST_RESULTS, with_spent
 from perdure.flows.rounds.context import RoundContext
 
-#: Names of records: of a task, without its id, and of a nested checkpoint, without its id.
+#: Prefixes of the names of records: of a task, and of a nested graph's checkpoint. The id follows.
 TASK, NESTED = "graph.", "nested_graph."
 #: Places left in a step's journal for records outside the graph.
 SPARE = 4
-#: Characters of all nested checkpoints of a step. Each claim of the step reads them.
+#: Maximum characters of all nested checkpoints of a step. Each claim of the step reads them.
 MOST_NESTED = 512 * 1024
-#: Begins the channels that choose the next tasks. One of them is a list of sent tasks.
+#: Prefixes of the channels that choose the next tasks. The last is a list of sent tasks.
 TRIGGERS = ("branch:", "join:", "__pregel_tasks")
 #: The channel with the result of an ``@task``.
 RETURNED = "__return__"
 
 
 class RoundRecords:
-    """The records of a round. Several threads may use it at once."""
+    """The records of a round. Several threads may use the object at once."""
 
     def __init__(self, context: RoundContext, tasks: RoundTasks) -> None:
         self._context, self._tasks = context, tasks
@@ -50,16 +50,19 @@ class RoundRecords:
         self._spent: dict[str, float] = {}
 
     def read_tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the task records of earlier attempts, with task ids."""
+        """Yield the id and the record of each task that earlier attempts have recorded."""
         for name in list(self._context.journal.recorded):
             if name.startswith(TASK):
                 yield name.removeprefix(TASK), self._context.once(name, dict)
 
     def read_nested(self, committed: Mapping[str, Namespace]) -> Iterator[tuple[str, Namespace]]:
-        """Yield the nested checkpoints of earlier attempts, in order.
+        """Yield the namespace and checkpoint of nested graphs as earlier attempts recorded them.
 
-        Each is stored as its difference from the one before. Two workers that have recorded at the
-        same time make two sequences, of which the one with the newest checkpoint counts.
+        A checkpoint is stored as its difference from the one before. Two workers that have recorded
+        at the same time make two sequences. The one with the newest checkpoint counts.
+
+        Args:
+            committed: the checkpoints of the last commit, by namespace.
         """
         self._bases = dict(committed)
         told: dict[str, dict[str, Any]] = {}
@@ -80,7 +83,7 @@ class RoundRecords:
                 yield name, self._bases[name]
 
     def is_nested(self, name: str) -> bool:
-        """Return whether a namespace belongs to a node's invoked graph."""
+        """Return whether a namespace belongs to a graph that a node invokes itself."""
         if not name:
             return False
         nodes = {self._tasks.names.get(task) for task in self._tasks.begun}
@@ -92,7 +95,7 @@ class RoundRecords:
     def has_use(self, space: Namespace, channels: Collection[str]) -> bool:
         """Return whether to record a nested task's writes.
 
-        If the task is the only one of its superstep, the next checkpoint follows at once.
+        False if the task is the only one of its superstep: the next checkpoint follows at once.
 
         Args:
             space: the checkpoint that the task follows.
@@ -117,8 +120,8 @@ class RoundRecords:
     def add_nested(self, name: str, space: Namespace) -> bool:
         """Record a nested graph's checkpoint, and return whether it fits.
 
-        It does not fit if it would leave no room, also for the tasks of the round. The nested graph
-        then goes on from the last recorded one.
+        It does not fit if it would leave no room for the tasks of the round. A later attempt then
+        continues the nested graph from the last recorded checkpoint.
         """
         own = f"{NESTED}{space.checkpoint['id']}"
         left = len(self._tasks.begun - self._tasks.ended)
@@ -139,7 +142,7 @@ class RoundRecords:
         """Record a value.
 
         Args:
-            left: how many places it leaves for others.
+            left: for how many other records it must leave room.
             must_fit: whether it is an error if the value is too long.
 
         Returns:
@@ -173,7 +176,7 @@ class RoundRecords:
 
 
 def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[str, Any]:
-    """Return a checkpoint as it is recorded: with the channels that differ from those before."""
+    """Return the record of a checkpoint, with the channels that differ from ``before``."""
     channels: dict[str, Any] = {}
     for channel, stored in space.channels.items():
         old = None if before is None else before.channels.get(channel)
@@ -194,7 +197,7 @@ def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[s
 
 
 def _made(told: Mapping[str, Any], before: Namespace | None) -> Namespace:
-    """Return a record's checkpoint, built on the one before it."""
+    """Return the checkpoint of a record (``_difference``), given the checkpoint ``before``."""
     channels = {} if before is None else dict(before.channels)
     for channel, (version, is_list, same, texts) in told["channels"].items():
         old = channels.get(channel)

@@ -39,7 +39,7 @@ from perdure.flows.core.errors import FatalError
 from perdure.flows.core.json_values import storable
 from perdure.flows.rounds.context import RoundContext
 
-#: Questions of a task, and questions of the graph with the nodes that ask.
+#: Questions of a task, its answered questions, and the graph's questions with the nodes that ask.
 Questions = list[Interrupt]
 Answers = list[Answered]
 Asked = list[tuple[str, Interrupt]]
@@ -67,7 +67,7 @@ class RunSaver(StateReader):
         self._context, self._tasks = context, tasks
         self._record = HistoryRecord(context.committed.get(INDEX)) if keeps_history else None
         self._artifacts: dict[str, str] = {}
-        #: The question that this round has an answer to.
+        #: The id of the question to which this round has an answer.
         self.answered: str | None = None
         #: Whether a task has taken this answer.
         self.is_answer_used = False
@@ -77,7 +77,7 @@ class RunSaver(StateReader):
         #: The writes of tasks in this step, in order, with their namespaces.
         self.written: list[tuple[str, TaskWrites]] = []
         self._records = RoundRecords(context, tasks)
-        #: The checkpoints that a later attempt has, with their namespaces.
+        #: Namespaces and ids of the checkpoints that a later attempt of this round can read.
         self._places: set[tuple[str, str]] = set()
 
     # The beginning and the end of a round.
@@ -86,7 +86,8 @@ class RunSaver(StateReader):
         """Read the run's checkpoints, and earlier attempts' records of this step.
 
         Args:
-            kept: the result of ``keep`` in the round before, in this process.
+            kept: the namespaces that the round before kept in this process (``context.kept``).
+                None: they are read from the run.
         """
         index = self._context.committed.get(INDEX)
         if index is None:
@@ -107,7 +108,7 @@ class RunSaver(StateReader):
                 self.written.append((told["namespace"], task))
 
     def begin_with(self, namespaces: dict[str, Namespace]) -> None:
-        """Begin a run with the final state of another one.
+        """Begin this run with the final state of another run.
 
         Raises:
             UnstorableValue: the state has a value of a type unknown to the graph's state.
@@ -169,9 +170,12 @@ class RunSaver(StateReader):
         ]
 
     def holders(self, question: str) -> int:
-        """Return how many tasks wait for an answer: a node, and those above it.
+        """Return how many tasks wait for an answer: that of the node, and those that contain it.
 
-        If an earlier attempt has taken the answer, its node does not count.
+        If an earlier attempt has taken the answer, the node's task does not count.
+
+        Args:
+            question: the id of the question.
 
         Returns:
             0 if a fork has changed the state of a subgraph so that its node no longer asks.
@@ -186,10 +190,7 @@ class RunSaver(StateReader):
         return 0 if innermost in self.namespaces else len(holders)
 
     def waiting(self) -> dict[str, Questions]:
-        """Return the waiting tasks by id, with their questions.
-
-        The round does not have their answers.
-        """
+        """Return the questions that this round cannot answer, by the id of the task that waits."""
         return {
             name: asked
             for space in self.namespaces.values()
@@ -243,7 +244,7 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Replace the checkpoint of a namespace. That of a nested graph is recorded."""
+        """Replace the checkpoint of a namespace. Record the checkpoint of a nested graph."""
         place = self._put(config, checkpoint, metadata, new_versions)
         self._record_nested(place["configurable"]["checkpoint_ns"])
         return place
@@ -292,8 +293,8 @@ class RunSaver(StateReader):
         The error of a task is not kept: the next attempt runs the task again.
 
         Returns:
-            The record. None if it would be useless: no other task runs after which this attempt
-            could die, or a later attempt could not use it.
+            The record. None if it would be useless: no other task is running, so the commit follows
+            at once, or a later attempt could not use the record.
         """
         self._tasks.written.add(task_id)
         channels = {channel for channel, _ in writes}
@@ -338,10 +339,10 @@ class RunSaver(StateReader):
         return {**task.data(), "namespace": name, "checkpoint": checkpoint}
 
     def _answers(self, before: TaskWrites | None, writes: Sequence[tuple[str, Any]]) -> Answers:
-        """Return the answered questions of a task, including this round's answer.
+        """Return the answered questions of a task.
 
-        That one counts once the task has taken it. The library writes all answers of a task
-        whenever the task takes one.
+        The question that this round answers counts once the task has taken the answer. The library
+        writes all answers of a task whenever the task takes one.
         """
         if before is None:
             return []
@@ -370,7 +371,7 @@ class RunSaver(StateReader):
         )
 
     def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
-        """Record a task's writes, so that no later attempt runs it."""
+        """Record a task's writes (the result of ``_keep``), so that no later attempt runs it."""
         if told is None:
             return
         place = (told["namespace"], told["checkpoint"])
@@ -383,7 +384,7 @@ class RunSaver(StateReader):
         """Record a namespace's checkpoint if a node invoked its graph.
 
         Args:
-            is_needed: whether it is recorded although nothing was done before it.
+            is_needed: whether to record the checkpoint even if no superstep was done before it.
         """
         with self._lock:
             space = self.namespaces[name]
@@ -413,7 +414,7 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint as ``put`` does. The event loop does not wait for the server."""
+        """Put a checkpoint as ``put`` does. The event loop does not wait for the state server."""
         place = self._put(config, checkpoint, metadata, new_versions)
         name = place["configurable"]["checkpoint_ns"]
         if self._records.is_nested(name):
@@ -427,7 +428,7 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep writes as ``put_writes`` does. The event loop does not wait for the server."""
+        """Keep writes as ``put_writes`` does. The event loop does not wait for the state server."""
         told = self._keep(config, writes, task_id, task_path)
         if told is not None:
             await asyncio.to_thread(self._tell, task_id, told)

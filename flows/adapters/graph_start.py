@@ -21,14 +21,14 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class ForkInput(BaseModel):
-    """The input with the state from which a run goes on.
+    """The input of a fork, with the state that the new run continues.
 
     Attributes:
         run, namespace, checkpoint, step: where the state is from.
-        is_partial: whether tasks of its superstep have not begun.
-        state: the checkpoints, compressed.
+        is_partial: whether tasks of the state's superstep have not begun.
+        state: the checkpoints, compressed (``packed``).
         values: the values to write to the state, encoded. None: nothing.
-        as_node: the node that counts as their writer.
+        as_node: the node that counts as the writer of ``values``.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -43,7 +43,7 @@ class ForkInput(BaseModel):
     as_node: str | None = None
 
     def namespaces(self) -> dict[str, Namespace]:
-        """Return the state's checkpoints. None of their parts is stored yet.
+        """Return the state's checkpoints. The new run has none of their artifacts yet.
 
         Raises:
             InvalidInput: the state was not made by ``packed``.
@@ -52,10 +52,10 @@ class ForkInput(BaseModel):
 
 
 def fork_input(data: Any) -> ForkInput:
-    """Return the input of a fork.
+    """Return the input of a fork, validated.
 
     Raises:
-        InvalidInput: it was not made by ``fork``.
+        InvalidInput: ``data`` was not made by ``fork``.
     """
     try:
         return ForkInput.model_validate(data)
@@ -67,7 +67,7 @@ def fork_input(data: Any) -> ForkInput:
 
 
 def packed(spaces: Mapping[str, Namespace]) -> str:
-    """Return checkpoints with all values as a short text."""
+    """Return checkpoints with all their values as a compressed text."""
     data = {
         name: {
             "checkpoint": space.checkpoint,
@@ -84,10 +84,10 @@ def packed(spaces: Mapping[str, Namespace]) -> str:
 
 
 def unpacked(state: str, run_id: str) -> dict[str, Namespace]:
-    """Return the checkpoints of a state. None of their parts is stored yet.
+    """Return the checkpoints in ``state``, a text that ``packed`` made.
 
     Args:
-        run_id: the run whose state it is.
+        run_id: the run whose state it is, for errors.
 
     Raises:
         InvalidInput: the state was not made by ``packed``.

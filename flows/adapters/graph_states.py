@@ -17,8 +17,8 @@ class StateReader(BaseCheckpointSaver[int]):
     """A checkpointer for the graph of one run.
 
     Args:
-        run_id: of the run, which is the only thread.
-        serializer: of the values of the state.
+        run_id: the id of the run, which is the only thread.
+        serializer: encodes and decodes the values of the state.
         where: beginning of the errors about values.
     """
 
@@ -31,10 +31,7 @@ class StateReader(BaseCheckpointSaver[int]):
         return self
 
     def value(self, text: str, channel: str) -> Any:
-        """Return the value of a channel's text.
-
-        The text is stored in the channel, or written by a task.
-        """
+        """Return the value that a text encodes, as stored in a channel or written by a task."""
         return self._serializer.decode(text, self._what(channel))
 
     def _value(self, channel: str, stored: StoredChannel) -> Any:
@@ -47,6 +44,7 @@ class StateReader(BaseCheckpointSaver[int]):
         """Return a channel of a checkpoint in its stored form.
 
         Args:
+            values: the values of all channels by name. Without ``channel``, the channel is empty.
             before: the channel in the checkpoint before. The common beginning of a list is kept.
         """
         if channel not in values:
@@ -74,7 +72,7 @@ class StateReader(BaseCheckpointSaver[int]):
         """Return a checkpoint as the library reads it.
 
         Args:
-            name: of its namespace.
+            name: the checkpoint's namespace.
             parent: id of the checkpoint before it.
         """
         checkpoint = copy.deepcopy(space.checkpoint)

@@ -23,7 +23,7 @@ def text_handler(context: RoundContext, streams: bool) -> BaseCallbackHandler:
     """Return a handler that shows model replies while they arrive.
 
     Args:
-        streams: whether models are asked for a stream that would answer at once.
+        streams: whether models that would answer in one piece are asked for a stream.
     """
     return StreamingTextHandler(context) if streams else TextHandler(context)
 
@@ -37,7 +37,7 @@ def show_custom(context: RoundContext, chunk: Any) -> None:
 
 
 class TextHandler(BaseCallbackHandler):
-    """Shows the replies of models that stream."""
+    """A callback handler that shows the replies of models that stream."""
 
     run_inline = True
 
@@ -85,7 +85,7 @@ class TextHandler(BaseCallbackHandler):
 
 
 class StreamingTextHandler(TextHandler):
-    """Shows the replies of all models. The library asks them for streams because of its methods."""
+    """A handler that shows the replies of all models. It makes the library ask for streams."""
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Return the output as it is."""

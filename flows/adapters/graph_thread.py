@@ -27,14 +27,17 @@ from perdure.flows.rounds.waits import ReceivedSignal
 
 #: The artifact with the state of a completed run.
 STATE = "thread-state"
-#: Characters of the artifact. A state may hold a picture, as a file of a submission.
+#: Maximum characters of the artifact. A state may hold a picture, as a file of a submission.
 MOST_CHARACTERS = 8 * 1024 * 1024
 #: The keys of the input that get earlier messages, and references to files.
 MESSAGES, FILES = "messages", "files"
 
 
 def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
-    """Return the artifact for the thread's next run. It has the state. Call this after a commit."""
+    """Return the artifact with the graph's state for the thread's next run, by its name.
+
+    Call it after ``saver.commit``. The dict is empty without a thread, or if the state is too long.
+    """
     if not context.earlier.is_thread:
         return {}
     text = packed(saver.namespaces)
@@ -48,9 +51,7 @@ def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
 
 
 def take_state(saver: RunSaver, context: RoundContext) -> list[ThreadMessage]:
-    """Begin with the state of an earlier run in the thread.
-
-    It is the last completed run of this flow, if there is one.
+    """Begin with the state of the thread's last completed run of this flow, if there is one.
 
     Returns:
         The messages of the thread that are not part of this state.
@@ -128,7 +129,7 @@ def check_files(keys: Collection[str], context: RoundContext) -> None:
 
 
 def words_of(turns: Sequence[Turn]) -> list[BaseMessage]:
-    """Return the remarks of people as messages. They came while the graph worked."""
+    """Return the messages that people sent while the graph worked, in the library's form."""
     return [HumanMessage(text_of(turn.said)) for turn in turns]
 
 
@@ -148,10 +149,10 @@ def _as_json(args: Any) -> str:
 
 
 def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
-    """Reply to the open questions with the graph's answer text.
+    """Reply to the open questions to this run with the graph's answer.
 
     Returns:
-        The run's values after the replies.
+        The run's values that change with the replies.
     """
     for number in open_asks(context):
         context.reply(ReceivedSignal(ASK, number), text_of(answer))

@@ -12,7 +12,7 @@ from perdure.flows.rounds.context import RoundContext
 
 
 class UsageCounter(BaseCallbackHandler):
-    """Charges the usage of a round's models to the budgets."""
+    """A callback handler that charges the usage of a round's models to the budgets."""
 
     run_inline = True
 

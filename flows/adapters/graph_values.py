@@ -40,12 +40,12 @@ SAFE = frozenset(
 MESSAGES = "langchain_core.messages."
 #: The code of MessagePack by which the library stores an array of numpy. It names no type.
 ARRAY = 6
-#: The code that names a method too. Of that kind, only this one is read.
+#: The code of MessagePack for a value that names a method, and the only method that is accepted.
 METHOD, FROM_ISO = 3, ("datetime", "datetime", "fromisoformat")
 
 
 class StateSerializer:
-    """Encodes state values as JSON texts. It refuses unknown types.
+    """A serializer of state values as JSON texts. It refuses unknown types.
 
     Args:
         types: the types of the state, as module and name.
@@ -64,7 +64,7 @@ class StateSerializer:
             what: name of the value in an error.
 
         Raises:
-            UnstorableValue: its type is not one of the state.
+            UnstorableValue: the type of the value is not one of the state.
         """
         if is_plain(value):
             return canonical({"json": value})
@@ -81,10 +81,10 @@ class StateSerializer:
         return canonical({"type": kind, "data": base64.b64encode(packed).decode()})
 
     def decode(self, text: str, what: str) -> Any:
-        """Return the value of a text.
+        """Return the value that a text encodes.
 
         Raises:
-            UnstorableValue: it names a type that is not one of the state.
+            UnstorableValue: the text names a type that is not one of the state.
         """
         stored = json.loads(text)
         if "json" in stored:
@@ -97,10 +97,7 @@ class StateSerializer:
         return self._packer.loads_typed((kind, packed))
 
     def _check(self, packed: bytes, what: str) -> None:
-        """Raise UnstorableValue if MessagePack data names an unknown type.
-
-        Types of the state are known.
-        """
+        """Raise UnstorableValue if MessagePack data names a type that is not one of the state."""
 
         unknown: list[str] = []
 

@@ -11,9 +11,9 @@ from perdure.flows.core.thread_messages import HEARD, ThreadMessage, packed, tex
 from perdure.flows.workflows.arguments import digest_of
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: Messages that are read at once. The next ones are read with the next request.
+#: Maximum number of messages that are read at once. The rest is read with the next request.
 MOST_WORDS = 20
-#: The run's value with the number of the last request for which it has looked for words.
+#: Name of the run's value with the number of the last request before which it has read messages.
 LOOKED = "_heard_before"
 
 
@@ -32,8 +32,8 @@ class HeardWords:
     async def before_request(self) -> str:
         """Return the messages since the last request. Empty if there are none.
 
-        Each attempt of the request sends the same messages, since the run remembers for which of
-        its requests it has looked.
+        Each attempt of the request sends the same messages, since the run remembers before which of
+        its requests it has read messages.
         """
         self._requests += 1
         steps, request = self._steps, self._requests

@@ -1,7 +1,7 @@
 """Graphs of LangGraph as flows: each superstep is a round, and the checkpoints belong to the run.
 
-``register_graph`` makes the flow, ``graph_of`` reads the states of a run, and ``fork`` goes on
-from one of them.
+``register_graph`` makes the flow, ``graph_of`` reads the states of a run, and ``fork`` starts a new
+run from one of these states.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def register_graph(
         thread: ``none`` if a run in a thread begins without the state of the run before it, without
             earlier messages, and does not read messages from people.
         text: the text that people see of the answer in chats, over MCP and in threads: a key of the
-            output, or a function that gets it and returns a text. None: the last text of the model,
-            if the output has ``messages``, else JSON.
+            output, or a function that converts the output to a text. None: the last text of the
+            model, if the output has ``messages``, else JSON.
         settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
 
     Raises:
-        InvalidFlow: the name, a setting or something of the graph is not valid.
+        InvalidFlow: the name, a setting or a part of the graph is not valid.
     """
     if isinstance(graph, StateGraph):
         graph = graph.compile()

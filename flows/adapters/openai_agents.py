@@ -97,7 +97,8 @@ async def run_agent(
 
     Raises:
         InvalidFlow: ``thread`` is not a known word, or a ``session`` is given.
-        FatalError: no workflow runs, or a workflow cannot carry out a part of the agent.
+        FatalError: the caller is not in a workflow, or a workflow cannot carry out a part of the
+            agent.
     """
     steps = current_steps()
     if steps is None:
@@ -187,7 +188,7 @@ class PerdureRunner:
 
 
 class _Stepping:
-    """Makes agents whose models and tools are called in steps."""
+    """The copies of agents whose models and tools are called in steps."""
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class _Stepping:
         )
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the copy of an agent. The agents to which it hands over are copied, too.
+        """Return the copy of an agent. The agents to which the agent hands over are copied, too.
 
         The agent may be a copy, from the result of an earlier run. A copied part is not wrapped a
         second time: ``inner_of`` finds the original.
@@ -369,10 +370,7 @@ async def _connected(server: MCPServer) -> AsyncIterator[None]:
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
-    """Ask a person about a tool call.
-
-    Return the words for the model. None if the call is approved.
-    """
+    """Ask a person about a tool call. Return the refusal for the model, or None if approved."""
     call = item.raw_item
     decided = await decision(steps, call.name, arguments(call.arguments), fixed=True)
     if isinstance(decided, Approved):

@@ -37,24 +37,24 @@ _parameters = inspect.signature(Model.get_response)
 
 
 class SteppingProvider(ModelProvider):
-    """Makes models that are asked in steps."""
+    """A provider of models that are asked in steps."""
 
     def __init__(self, steps: AsyncSteps, inner: ModelProvider, stream: bool) -> None:
         self._steps, self.perdure_inner, self._stream = steps, inner, stream
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return a model of this name."""
+        """Return the inner provider's model of this name, asked in steps."""
         return SteppingModel(self._steps, self.perdure_inner.get_model(model_name), self._stream)
 
 
 class SteppingModel(Model):
-    """A model that is asked in steps. Their usage is charged to the budgets of the run."""
+    """A model that is asked in steps. Its usage is charged to the budgets of the run."""
 
     def __init__(self, steps: AsyncSteps, inner: Model, stream: bool) -> None:
         self._steps, self.perdure_inner, self._stream = steps, inner, stream
 
     async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
-        """Return the model's response. The journal has it if it was given before."""
+        """Return the model's response, from the journal if the request was made before."""
 
         async def ask(context: RoundContext) -> dict[str, Any]:
             inner, told_model = self.perdure_inner, ""
@@ -141,7 +141,7 @@ async def respond(
 
 
 class _Events:
-    """The events of one response."""
+    """The events of one streamed response."""
 
     def __init__(self, context: RoundContext) -> None:
         self._context = context
@@ -150,7 +150,7 @@ class _Events:
         self._whole: Response | None = None
 
     def take(self, event: Any) -> None:
-        """Show the text of an event."""
+        """Show the text of an event, or keep the finished item or response that it has."""
         kind = str(getattr(event, "type", ""))
         if kind in KINDS:
             self._context.stream(event.delta, KINDS[kind])

@@ -17,7 +17,7 @@ from perdure.flows.core.errors import FatalError, RetryableError, RoundStopped
 from perdure.flows.workflows.steps import current_steps
 
 _T = TypeVar("_T")
-#: Name of the attribute by which a step holds its original.
+#: Name of the attribute by which a wrapped model, tool, handoff or server holds its original.
 _INNER = "perdure_inner"
 
 
@@ -26,7 +26,7 @@ HEARD = (FatalError, RetryableError, RoundStopped)
 
 
 class AgentCopies(Protocol):
-    """Makes agents whose models and tools are called in steps."""
+    """The copies of agents whose models and tools are called in steps."""
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]: ...
     def config(self, given: RunConfig | None) -> RunConfig: ...
@@ -37,21 +37,18 @@ OUTER: ContextVar[AgentCopies | None] = ContextVar("outer", default=None)
 
 
 def around(inner: Any, outer: _T) -> _T:
-    """Return ``outer``, of which ``inner_of`` returns ``inner``."""
+    """Note in ``outer`` that it wraps ``inner``, for ``inner_of``. Return ``outer``."""
     setattr(outer, _INNER, inner)
     return outer
 
 
 def inner_of(each: Any) -> Any:
-    """Return the original that a step calls, or the object itself.
-
-    The object is a model, a tool, a handoff or a server.
-    """
+    """Return the original of a wrapped model, tool, handoff or server, or the object itself."""
     return getattr(each, _INNER, each)
 
 
 def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., Any]:
-    """Return a caller of an agent that is a tool. Its requests and its tools are steps."""
+    """Return a function that calls an agent as a tool. The agent's requests and tools are steps."""
 
     async def invoke(context: Any, text: str) -> Any:
         before = OUTER.set(copies)
@@ -64,10 +61,7 @@ def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., An
 
 
 class _Passing(BaseException):
-    """An error of Perdure on its way through the SDK.
-
-    The SDK reports any Exception to the model.
-    """
+    """Raised to pass an error of Perdure through the SDK, which reports Exceptions to the model."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -102,7 +96,7 @@ async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
 
 
 class NestedRunner(AgentRunner):
-    """Runs an agent that is a tool in its caller's workflow.
+    """A runner that runs an agent used as a tool in the workflow of its caller.
 
     All other agents run as usual. ``Agent.as_tool`` holds its agent and calls ``Runner.run``, which
     asks the default runner. The SDK calls this hook experimental.
@@ -112,7 +106,7 @@ class NestedRunner(AgentRunner):
         self._runner = runner
 
     async def run(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:  # noqa: A002
-        """Run an agent."""
+        """Run an agent. If a tool runs it, its requests and tools are steps of the workflow."""
         outer = OUTER.get()
         if outer is not None and current_steps() is not None:
             starting_agent = outer.agent(starting_agent)

@@ -14,7 +14,7 @@ def name_of(model: object) -> str:
 
 
 def money_of(usage: Usage, model: object, response_model: str) -> dict[str, float]:
-    """Return the cost of a response in US dollars. Empty if its price is not known.
+    """Return the cost of a response in US dollars, as ``money``. Empty if no price is known.
 
     Args:
         model: the model that was asked.

@@ -16,14 +16,14 @@ from perdure.flows.core.files import PICTURES, File, FileReference
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.steps import AsyncSteps
 
-#: Whose items an artifact has.
+#: Name, in the artifact with an agent's items, of the library whose items these are.
 LIBRARY = "openai-agents"
 
 
 def with_thread(
     asked: str | list[TResponseInputItem], steps: AsyncSteps, is_full: bool = False
 ) -> str | list[TResponseInputItem]:
-    """Return an agent's input behind its thread's earlier messages. Submitted files are included.
+    """Return an agent's input, with the thread's earlier messages before it and submitted files.
 
     Args:
         is_full: whether the last completed run of the thread counts with all its items.
@@ -47,7 +47,7 @@ def keep_conversation(steps: AsyncSteps, items: list[TResponseInputItem]) -> Non
 
 
 class HeardInput:
-    """Adds messages of people to the requests of an agent.
+    """A filter that adds messages of people to the requests of an agent.
 
     The SDK forgets the additions of a filter, so each request gets them again, in the same place.
     """
@@ -65,7 +65,7 @@ class HeardInput:
         return ModelInputData(self.whole(given.input), given.instructions)
 
     def whole(self, items: list[TResponseInputItem]) -> list[TResponseInputItem]:
-        """Return the SDK's items, completed by the forgotten ones."""
+        """Return the SDK's items with the added messages, which the SDK has forgotten."""
         whole = list(items)
         for added, (place, item) in enumerate(self._items):
             whole.insert(place + added, item)

@@ -17,7 +17,7 @@ LATER = frozenset({408, 409, 425, 429})
 
 
 def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
-    """Return the annotated return type of a tool. None if it has none, or a text."""
+    """Return the annotated return type of a tool. None for a text, or without an annotation."""
     try:
         hint = get_type_hints(tool.__wrapped__).get("return", Any)
         return None if hint in (Any, str) else TypeAdapter(hint)

@@ -21,11 +21,11 @@ ThreadUse = Literal["none", "text", "full"]
 #: The artifact with an agent's items in full, for the next run of the thread, and the one with the
 #: items that the run itself began with.
 ITEMS, BEFORE = "thread-items", "thread-items-before"
-#: Name of the note of a run whose agents get these items.
+#: Name (of ``Steps.patched``) that marks a run whose agents get these items.
 FULL = "perdure-full"
-#: Characters of the artifact. Items may hold a picture, as a file of a submission.
+#: Maximum characters of the artifact. Items may hold a picture, as a file of a submission.
 MOST_CHARACTERS = 8 * 1024 * 1024
-#: Name of the mark of a run whose agents get earlier messages and files.
+#: Name (of ``Steps.patched``) that marks a run whose agents get earlier messages and files.
 MARK = "perdure-prompt"
 
 
@@ -38,8 +38,7 @@ def check_thread(thread: str, what: str) -> None:
 def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileReference]]:
     """Return the agent's prompt beside the goal: earlier messages and submitted files.
 
-    A run of an older release has no mark. Its agent has answered without these parts, so it goes on
-    without them.
+    A run that an older release began gets neither, since its agent has already answered without.
     """
     messages = [each for each in steps.context.conversation if each.text]
     files = steps.context.files
@@ -49,12 +48,12 @@ def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileR
 
 
 def earlier_items(steps: AsyncSteps, library: str) -> tuple[list[Any], list[ThreadMessage]]:
-    """Return the final items of the thread's last completed run. The run has the same flow.
+    """Return the final items of the thread's last completed run of the same flow.
 
     The first round that reads them keeps them with its run, so that they stay the same.
 
     Args:
-        library: the library of the items. Those of another library count as text.
+        library: the library of the items. Runs of another library count as text.
 
     Returns:
         The items as JSON data, and the messages of the thread that are not among them.
@@ -98,10 +97,10 @@ def keep_items(steps: AsyncSteps, library: str, items: Any) -> None:
 
 
 def pieces_of(text: str, files: Sequence[FileReference], context: RoundContext) -> list[str | File]:
-    """Return a text with files, each behind its name.
+    """Return a text and the files below it, each after a line with its name.
 
-    A picture and a document are returned as a file, another file as its text. A file that no model
-    takes has the line only, so that the model can name it to a tool.
+    Pictures and documents are returned as files, other files as their text. A file that no model
+    takes is only named, so that the model can pass its name to a tool.
 
     Raises:
         FatalError: a file of the run was deleted.

@@ -1,8 +1,8 @@
 """Agents of Pydantic AI as workflows: each model request and each tool call is a step.
 
-It uses the library's public surface for durable engines (``pydantic_ai.durable_exec``), and of its
-private parts ``disable_threads`` and ``_model_stream_event_handler``, as the library's own engine
-for Temporal does.
+This module uses the library's public surface for durable engines (``pydantic_ai.durable_exec``),
+and of its private parts ``disable_threads`` and ``_model_stream_event_handler``, as the library's
+own engine for Temporal does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _Options = Mapping[str, Any]
 
 
 def _tool_options(tool: object | None, is_idempotent: bool) -> _Options | Literal[False]:
-    """Return the options of a tool's step: ``metadata={"idempotent": True}`` of the tool.
+    """Return the options of a tool's step, from its ``metadata``. ``is_idempotent`` is a default.
 
     Returns:
         False if the tool is no step (``metadata={"step": False}``).
@@ -75,7 +75,7 @@ def _tool_options(tool: object | None, is_idempotent: bool) -> _Options | Litera
 
 
 class _Backend(JournalCallableOperationBackend[_Options]):
-    """Carries out an agent's operations as steps of its workflow."""
+    """The backend that carries out an agent's operations as steps of its workflow."""
 
     async def execute(
         self,
@@ -138,7 +138,7 @@ def _has_kind(told: object) -> bool:
 
 
 def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
-    """Return the name and arguments of a tool call. Its identity begins with them."""
+    """Return the name and arguments of a tool call, with which its ``cache_key`` begins."""
     match cache_key:
         case (str(name), dict(args), *_):
             return name, arguments(args)
@@ -146,7 +146,7 @@ def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
 
 
 def _listed_tools(payload: Any) -> str:
-    """Return the tool names of an MCP server, for watchers."""
+    """Return the tool names of an MCP server, for people who watch."""
     return ", ".join(payload) if isinstance(payload, Mapping) else str(payload)
 
 
@@ -172,13 +172,13 @@ def _letters(text: str, between: str = "_") -> str:
 class PerdureDurability(BaseDurabilityCapability[Any]):
     """A capability that runs an ``Agent`` in a workflow. Each effect of the agent is a step.
 
-    Outside of a workflow, the agent runs as without it. A tool with
+    Outside of a workflow, the capability has no effect. A tool with
     ``metadata={"idempotent": True}`` may be called again after its worker was lost. Another tool
     is then in doubt, and a person is asked. A tool with ``metadata={"step": False}`` belongs to the
     workflow, as its code does: an agent that it runs has steps of its own.
 
     Args:
-        name: of the agent in the journal. None: that of the agent.
+        name: the agent's name in the journal. None: its own name.
         models: other models of the agent by name, for ``agent.run(prompt, model="name")``.
         idempotent: names of tools that may be called again, such as the tools of an MCP server.
         stream: whether the model's reply is shown while it arrives, if the model can stream.
@@ -252,8 +252,8 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
     ) -> AgentRunResult[Any]:
         """Run the agent. The order of its tool calls is the same each time.
 
-        Its instructions and its validators of the output belong to the workflow, which has no
-        threads for plain functions among them.
+        The agent's instructions and output validators run as part of the workflow. Those that are
+        plain functions do not run in threads.
         """
         assert self.agent is not None, "the library binds a capability to its agent"
         if not self.in_durable_context:
@@ -268,7 +268,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
 
 class _Hearing(AbstractCapability[Any]):
-    """Adds messages of people to the agent's next request."""
+    """A capability that adds messages of people to the agent's next request."""
 
     def __init__(self, heard: HeardWords) -> None:
         self._heard = heard
@@ -315,7 +315,8 @@ async def run_agent(
     Raises:
         InvalidFlow: the agent has no ``PerdureDurability``, or ``message_history`` is given beside
             ``thread``.
-        FatalError: no workflow runs, or the agent calls a tool that is carried out elsewhere.
+        FatalError: the caller is not in a workflow, or the agent calls a tool that is carried out
+            elsewhere.
     """
     steps = current_steps()
     if steps is None:

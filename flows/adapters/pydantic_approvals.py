@@ -23,7 +23,7 @@ Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToo
 
 
 def deciding(steps: AsyncSteps) -> Decide:
-    """Return the handler that asks a person about tool calls. It is for calls that need approval.
+    """Return the handler that asks a person about tool calls that need approval.
 
     If a person's arguments do not fit their tool, the person is asked again, and the model gets no
     message about it. No call is carried out before all arguments fit.
@@ -72,7 +72,7 @@ async def _decision(
     """Ask a person about a call.
 
     Args:
-        fault: the fault of the person's last answer.
+        fault: what was wrong with the person's last answer. Empty if there was none.
     """
     decided = await decision(steps, call.tool_name, call.args_as_dict(), fault=fault)
     if isinstance(decided, Approved):

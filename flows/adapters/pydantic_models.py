@@ -45,7 +45,7 @@ _sum_usage = getattr(StreamedResponse, "_add_usage", None)
 def _add_usage(
     stream: StreamedResponse, usage: RequestUsage, *, reported: bool, cumulative: bool = False
 ) -> None:
-    """Record the usage of one event of a stream. It works for each model that an agent may use.
+    """Record the usage of one event of a stream. This replaces the library's method.
 
     In a step the last report of a server counts, because many servers report the usage so far with
     each chunk (see ``stream_repairs``). Outside of steps the library's method decides.

@@ -33,15 +33,12 @@ def history_of(messages: Iterable[ThreadMessage]) -> list[ModelMessage]:
     ]
 
 
-#: Whose items an artifact has.
+#: Name, in the artifact with an agent's items, of the library whose items these are.
 LIBRARY = "pydantic-ai"
 
 
 def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadMessage]]:
-    """Return the thread's last history, and the messages behind it.
-
-    The history is that of the last completed run.
-    """
+    """Return the history of the thread's last completed run, and the thread's messages after it."""
     items, messages = earlier_items(steps, LIBRARY)
     try:
         return ModelMessagesTypeAdapter.validate_python(items), messages

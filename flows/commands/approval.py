@@ -26,7 +26,7 @@ EXPECTED = '"approve", "refuse", {"refuse": "why"} or {"edit": {the arguments}}'
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """When a command needs approval, and the answer by default.
+    """When a command needs approval, and the answer at the deadline.
 
     Attributes:
         when: a function of the arguments that returns whether this call needs approval. None: every
@@ -47,7 +47,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A person's approval. ``args`` are the arguments as the person changed them, or None."""
+    """A person's approval. ``args``: the edited arguments, or None if not edited."""
 
     args: Mapping[str, Any] | None = None
 
@@ -95,12 +95,14 @@ def approval_of(option: Any) -> Approval | None:
 
 
 def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule:
-    """Return a rule that decides by shell patterns.
+    """Return a rule that decides by shell patterns whether a call needs approval.
 
-    The rule says whether a call of a command needs approval. It serves flows written in YAML. The
-    patterns (``*``, ``?``, ``[...]``) belong to named arguments. Approval is needed if any named
-    argument matches one of its patterns. With ``otherwise``, approval is needed unless every named
-    argument does. A value that is not text is matched as JSON.
+    Flows written in YAML use it. A value that is not text is matched as JSON.
+
+    Args:
+        patterns: shell patterns (``*``, ``?``, ``[...]``) by argument. A call needs approval if any
+            of these arguments matches one of its patterns.
+        otherwise: True: a call needs approval unless each of these arguments matches a pattern.
     """
 
     def fits(args: Mapping[str, Any], name: str) -> bool:
@@ -114,7 +116,7 @@ def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a command and its arguments. An approval is bound to it."""
+    """Return the SHA-256 of a command and its arguments, for which an approval counts."""
     return hashlib.sha256(canonical({"command": name, "args": dict(args)}).encode()).hexdigest()
 
 
@@ -122,7 +124,7 @@ def read_answer(answer: Any) -> Approved | ApprovalRefused:
     """Parse a person's answer to the question of an approval.
 
     Raises:
-        InvalidInput: it is not an answer to an approval.
+        InvalidInput: ``answer`` does not answer an approval.
     """
     # Of two decisions in one answer, neither counts.
     is_one = not isinstance(answer, Mapping) or len(answer) == 1
@@ -146,12 +148,13 @@ def decision_about(
 ) -> Approved | ApprovalRefused | Interrupt | None:
     """Return a person's decision about a command.
 
-    Without one, return the ``Interrupt`` that asks for it. If a person has answered a question
-    about this command, the answer decides, whatever the rule says now. It counts only for exactly
-    these arguments. For others, the person is asked again.
+    Without a decision, return the ``Interrupt`` that asks for it. If a person has answered a
+    question about this command, the answer decides, whatever the rule says now. The answer counts
+    only for the same arguments. For other arguments, the person is asked again.
 
     Args:
         approval: the current rule of the code. None: the command needs no approval.
+        check: raises BadReply if the command does not accept the arguments that a person edited.
 
     Returns:
         None if the rule needs no approval and no question about this command was answered.

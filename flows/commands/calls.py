@@ -1,4 +1,4 @@
-"""Calls of functions by a flow's author, and the current round's cancel token.
+"""Calls of functions that a flow's author wrote, and the current round's cancel token.
 
 The functions may be plain functions or coroutine functions. The cancel token belongs to the round
 that the current thread plays. Code that waits for something outside and has no context reads it, to
@@ -29,7 +29,7 @@ def call(
     *args: Any,
     named: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call a function of a flow's author, and return its result.
+    """Call a function that a flow's author wrote, and return its result.
 
     A coroutine runs to its end on the event loop of this process, while this thread waits. It is
     cancelled when its round is cancelled.

@@ -111,7 +111,7 @@ def command(
             it. After an error named in its ``on``, even a command that is not idempotent is carried
             out again.
         waits: it may wait (``context.sleep``, ``context.wait_for``), and is carried out from its
-            beginning again after each wait. An idempotent command may, too.
+            beginning again after each wait. An idempotent command may wait without this option.
 
     Raises:
         InvalidFlow: the options or the signature are not valid.
@@ -203,7 +203,7 @@ class CommandSpec:
         """Return whether the command's exceptions become observations.
 
         Args:
-            tells_errors: the answer if the command does not decide.
+            tells_errors: the result if the command does not set ``errors``.
         """
         return tells_errors if self.errors is None else self.errors == "observe"
 
@@ -232,9 +232,9 @@ class CommandSpec:
         check_repeatable(self, error, args, context)
 
     def schema(self) -> dict[str, Any]:
-        """Return the command as a tool definition for models.
+        """Return the command as a tool definition: ``name``, ``description`` and ``parameters``.
 
-        It has ``name``, ``description`` and ``parameters``, a JSON schema.
+        Models read it. ``parameters`` is a JSON schema.
         """
         return {
             "name": self.name,
@@ -256,7 +256,7 @@ class CommandSpec:
         return replace(self, **overrides) if overrides else self
 
     def _in_sandbox(self, sandbox: Any) -> dict[str, Any]:
-        """Return the fields that differ in another sandbox."""
+        """Return the fields of this command that change if it runs in ``sandbox``."""
         in_sandbox = getattr(self.function, "in_sandbox", None)
         if in_sandbox is None:
             raise InvalidFlow(f"command {self.name!r} has no sandbox; only run_shell has one")
@@ -295,10 +295,13 @@ def spec_of(
 ) -> CommandSpec:
     """Return the ``CommandSpec`` of a function or bound method.
 
-    A ``CommandSpec`` is returned unchanged.
+    Args:
+        offered: a ``CommandSpec`` is returned unchanged.
+        name: the command's name. None: the name in the options, or the function's own name.
+        options: the options of ``@command``. None: the options with which the function is marked.
 
     Raises:
-        InvalidFlow: it cannot be a command.
+        InvalidFlow: ``offered`` cannot be a command.
     """
     if isinstance(offered, CommandSpec):
         return offered
@@ -328,20 +331,17 @@ def spec_of(
 
 
 def parts_of(commands: Iterable[CommandSpec]) -> list[Any]:
-    """Return the command parts that may have missing dependencies."""
+    """Return the arguments and functions of commands, which may lack dependencies."""
     return [part for spec in commands for part in (spec.takes, spec.function)]
 
 
 def lacks_of(parts: Iterable[Any]) -> str | None:
-    """Return the first missing dependency of a flow's parts.
-
-    It is a sentence, or None if nothing is missing.
-    """
+    """Return a sentence about the first missing dependency. None if nothing is missing."""
     return next((lacks for part in parts if (lacks := getattr(part, "missing", None))), None)
 
 
-#: The marked attributes of each class, in order. A fresh flow plays every round, and its class is
-#: searched only once.
+#: The marked attributes of each class, in order. Each round makes a new flow object, but the class
+#: is searched only once.
 _marks_by_class: WeakKeyDictionary[type, dict[str, _Options]] = WeakKeyDictionary()
 
 

@@ -24,7 +24,7 @@ _M = TypeVar("_M", bound=Maker)
 
 
 class InvalidController(InvalidFlow):
-    """The settings of a controller are invalid.
+    """Raised when the settings of a controller are invalid.
 
     Attributes:
         faults: Pairs of a setting's path and its fault.
@@ -62,7 +62,7 @@ class Controller(ABC):
 
     @property
     def missing(self) -> str | None:
-        """Why this process cannot use the controller (a missing package, say). None if it can.
+        """Why this process cannot use the controller. None if it can.
 
         The text is a sentence such as ``it needs perdure[ai], ...``.
         """
@@ -72,7 +72,7 @@ class Controller(ABC):
     def decide(self, context: RoundContext) -> Any:
         """Return the next decision of the run.
 
-        It depends on ``context`` alone (``async def`` works too).
+        The decision depends on ``context`` alone. ``async def`` works too.
 
         Returns:
             One of ``Command``, ``Finish`` and ``Interrupt``. Or a ``Turn``, which is added to the
@@ -82,7 +82,7 @@ class Controller(ABC):
 
         Raises:
             BadReply: The source of the decision (a model, say) gave no usable reply. If the
-                controller reads errors, the next round shows it this one.
+                controller reads errors, the next round shows this error to it.
             FatalError: The run ends errored.
             Exception: RetryableError or any other error: the round is tried again.
         """
@@ -90,20 +90,21 @@ class Controller(ABC):
     def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
         """Return this round's model request as JSON data for people.
 
-        It is the request that ``decide`` sends. It depends on ``context`` alone, and sends nothing.
+        ``decide`` sends the same request. This method sends nothing and depends on ``context``
+        alone.
 
         Args:
             tools: Whether the model can call tools.
 
         Returns:
-            ``messages``, ``tools`` and their ``digest``, or None if it asks no model.
+            ``messages``, ``tools`` and their ``digest``. None if the controller asks no model.
         """
         return None
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
         """Return the estimated spending of one attempt, by budget.
 
-        It depends on ``context`` alone. Too much is better than too little. The amounts are charged
+        The estimate depends on ``context`` alone. Too much is better than too little. It is charged
         for attempts whose worker was lost, since their spending is unknown.
         """
         return {}
@@ -112,18 +113,15 @@ class Controller(ABC):
 def controller(name: str) -> Callable[[_M], _M]:
     """Register a controller for flows written in YAML.
 
-    It is a class, or a function that returns one. The keys under Controller in such a flow (except
-    ``finish``) are passed as keyword arguments.
+    The decorated object is a controller class, or a function that returns a controller. The keys
+    under Controller in such a flow (except ``finish``) are passed as keyword arguments.
 
     Raises:
         InvalidFlow: Another controller has this name.
     """
 
     def keep(maker: _M) -> _M:
-        """Register a controller class, and return it unchanged.
-
-        A function that returns one is accepted, too.
-        """
+        """Register a controller class, or a function that returns a controller. Return it."""
         registered_controllers.keep(name, maker)
         return maker
 

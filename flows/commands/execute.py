@@ -64,7 +64,7 @@ class Executable(Protocol):
 
 
 def observed_refusal(words: str, by: str | None) -> dict[str, Any]:
-    """Return a controller's observation of a refused command."""
+    """Return a controller's observation of a command that the person ``by`` refused."""
     return {"refused": words, **({"by": by} if by else {})}
 
 
@@ -77,7 +77,7 @@ def carry_out(
     """Carry out a command: validate, ask for approval, record the intent, call the function.
 
     The intent of a command that is not idempotent is recorded before the call. If an earlier
-    attempt of this step has recorded one, the command is in doubt, and its policy decides.
+    attempt of this step has recorded an intent, the command is in doubt, and its policy decides.
 
     Args:
         refused: returns the result of a command that a person refused, from the person's words and
@@ -176,7 +176,8 @@ def check_repeatable(
 
     The exception shows that the command failed, not that nothing happened. A command that is not
     idempotent and has no policy for doubts ends the run errored, unless ``on`` of its ``retry``
-    names the error. Its intent is withdrawn, so that the next attempt carries it out again.
+    names the error. The command's intent is withdrawn, so that the next attempt carries it out
+    again.
     """
     if spec.idempotent or spec.in_doubt not in (None, "tell_controller"):
         return
@@ -209,9 +210,7 @@ def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> 
 
 
 def _edited_args(intent: str) -> Mapping[str, Any] | None:
-    """Return a person's arguments in place of the controller's.
-
-    They are read from the text of the command's intent.
+    """Return the arguments as a person changed them, from a command's stored intent.
 
     Returns:
         None if the person did not change the arguments.

@@ -38,9 +38,9 @@ def flow_command(
 ) -> CommandSpec:
     """Return a command that starts another flow.
 
-    It passes on a goal, and its result is the child run's answer. Its arguments are ``goal`` and
-    the inputs that the flow declares. The run that carries it out waits for the child run without a
-    worker. If the child does not complete, a controller that reads errors observes ``{"error":
+    The command's arguments are ``goal`` and the inputs that the flow declares. Its result is the
+    answer of the child run. The run that carries it out waits for the child run without a worker.
+    If the child does not complete, a controller that reads errors observes ``{"error":
     "ChildFailed: ...", "run": its id}``.
 
     The flow is looked up when the command is used, so it may be registered later. A flow that only
@@ -53,8 +53,8 @@ def flow_command(
         description: a sentence for the controller. Default: the description of the flow.
         budgets, max_rounds, labels: as in ``Child``.
         deadline: how long the child may take: seconds, a timedelta, or a text like ``10m``.
-        on_failure: ``hold``: the controller gets no failure. The run waits until a person has
-            continued the child and it has completed.
+        on_failure: ``tell``: the controller gets the failure. ``hold``: the run waits until a
+            person has continued the child and it has completed.
         max_concurrency: how many of its calls run at a time, with ``parallel_calls``.
         approval, errors: as in ``command``.
 
@@ -128,7 +128,7 @@ class FlowArguments:
     wants_context: ClassVar[bool] = True
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate the goal and inputs for a child run.
+        """Validate the goal and inputs for a child run. ``what`` names the command in errors.
 
         Raises:
             BadReply: the flow does not accept them.
@@ -175,7 +175,7 @@ class FlowArguments:
 
     @property
     def description(self) -> str:
-        """The description of the started flow. Empty if the flow is not known here."""
+        """The description of the started flow. Empty if this process does not have the flow."""
         flow = _registered(self.flow)
         return "" if flow is None else flow.description
 

@@ -38,12 +38,12 @@ class _NotDone(Enum):
     NOT_DONE = "not done"
 
 
-#: A reconciling function returns this if the command has not been carried out. It is then carried
-#: out.
+#: A reconciling function returns this if the command has not been carried out. The command is then
+#: carried out.
 NOT_DONE = _NotDone.NOT_DONE
 
 
-#: Name in the data of a question for the retry behind which it was asked.
+#: Key in the data of a question: the retry of the run after which the question was asked.
 AFTER_RETRY = "after_retry"
 
 
@@ -80,12 +80,12 @@ def settled(
     named: Mapping[str, Any],
     context: RoundContext,
 ) -> Any:
-    """Decide about a command that a lost worker may have run. Its policy decides.
+    """Return the decision of a policy about a command that a lost worker may have run.
 
     Args:
         function: the command's own function. If it is a method, the reconciling function is a
             method of the same object.
-        named: the arguments for the function.
+        named: the arguments for the function, by name.
 
     Returns:
         ``CarryOut``, an ``Interrupt``, or the observation in place of the command.
@@ -113,7 +113,7 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
             ``result``, or a text for the controller under ``in_doubt``.
 
     Raises:
-        InvalidInput: it is not such an answer.
+        InvalidInput: ``answer`` does not answer this question.
     """
     match answer:
         case "retry":
@@ -128,15 +128,21 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
 
 
 def retry_mark(context: RoundContext) -> dict[str, str]:
-    """Return the mark of the last retry, for a question's data.
+    """Return the run's last retry, to store it in the data of a question.
 
-    It tells after which retry of the run the question is asked.
+    Empty if the run was never retried. See ``is_before_retry``.
     """
     return {AFTER_RETRY: context.retried} if context.retried else {}
 
 
 def is_before_retry(asked: Mapping[str, Any], context: RoundContext) -> bool:
-    """Return whether a question predates the last retry: its answer led to an error."""
+    """Return whether a question was asked before the run's last retry.
+
+    Then its answer led to an error, and does not count.
+
+    Args:
+        asked: the data of the question.
+    """
     return bool(asked.get(AFTER_RETRY, "") != context.retried)
 
 

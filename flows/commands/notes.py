@@ -18,9 +18,9 @@ NoteTool = Literal["remember", "recall", "forget"]
 
 
 def note_commands(namespace: str, names: Iterable[str]) -> tuple[CommandSpec, ...]:
-    """Return the commands of these names for a namespace's notes.
+    """Return the commands of these names (see ``NoteTool``) for a namespace's notes.
 
-    They are idempotent: carried out again after a lost worker, they change nothing.
+    The commands are idempotent: carried out again after a lost worker, they change nothing.
     """
 
     def remember(text: str, context: RoundContext, key: str = "") -> Mapping[str, Any]:

@@ -21,7 +21,8 @@ _OBJECT = re.compile(r"\{\s*+\"")
 MAX_FAILED_PARSES = 100
 #: Maximum characters of a reply that are read. A run can store less than this from one round.
 MAX_LENGTH = 1024 * 1024
-#: Maximum calls of one reply. Further calls are answered with an error, and not read of a model.
+#: Maximum calls of one reply. Further calls are answered with an error. Those of a model are not
+#: read.
 MOST_CALLS = 64
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
 
@@ -35,7 +36,7 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
     reasoning, plan, criticism, speak) are kept in ``Command.extras``.
 
     Raises:
-        BadReply: it is none of these, or its arguments are not JSON.
+        BadReply: the reply has another form, or the command's arguments are not JSON.
     """
     if isinstance(reply, Finish | Interrupt):
         return reply
@@ -91,9 +92,9 @@ def _parse(text: str) -> Any:
 def _objects_in_text(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON objects with ``command`` in a model's text.
 
-    They are in the order of the text. Models also write braces that mean something else. Each
-    failed attempt reads at most the rest of the text. ``MAX_FAILED_PARSES`` limits the attempts, so
-    that no text takes too long to read.
+    The objects are in the order of the text. Models also write braces that mean something else.
+    Each failed attempt reads at most the rest of the text. ``MAX_FAILED_PARSES`` limits the
+    attempts, so that no text takes too long to read.
     """
     decoder, fruitless, end = json.JSONDecoder(), 0, 0
     while (begin := _OBJECT.search(text, end)) is not None and fruitless < MAX_FAILED_PARSES:

@@ -42,7 +42,7 @@ class AnswerType:
             ) from error
 
     def check(self, answer: Any, where: str) -> Any:
-        """Return an answer as JSON data of this type. It reads back as ``read`` returns it.
+        """Return an answer as JSON data of this type. ``read`` converts the data back.
 
         Args:
             where: the beginning of the error text.

@@ -1,6 +1,6 @@
 """The docstring of a command, split into descriptions of the command and its arguments.
 
-It reads the three common styles: Google's (``Args:``), NumPy's (a title above a line of dashes) and
+Three styles are read: Google's (``Args:``), NumPy's (a title above a line of dashes) and
 reStructuredText's (``:param name:``).
 """
 
@@ -70,7 +70,7 @@ def _begins_section(lines: Sequence[str], place: int) -> bool:
 
 
 def _title(lines: Sequence[str], place: int) -> str:
-    """Return the title of a section at a line, in lower case. Empty if no section begins there."""
+    """Return the title of the section that begins at a line, in lower case. Empty if none does."""
     line = lines[place]
     below = lines[place + 1].strip() if place + 1 < len(lines) else ""
     if len(below) >= 3 and not below.strip("-"):
@@ -117,7 +117,7 @@ def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _ends(lines: Sequence[str], place: int, is_numpy: bool) -> bool:
-    """Return whether a section ends before a line."""
+    """Return whether a section ends before the line at the index ``place``."""
     if is_numpy:  # Its entries are not indented, so only the next title ends it.
         below = lines[place + 1].strip() if place + 1 < len(lines) else ""
         return len(below) >= 3 and not below.strip("-")
@@ -125,7 +125,7 @@ def _ends(lines: Sequence[str], place: int, is_numpy: bool) -> bool:
 
 
 def _end_of_block(lines: Sequence[str], place: int) -> int:
-    """Return the place after a line's indented block."""
+    """Return the index of the first line after a line's indented block."""
     end = place + 1
     while end < len(lines) and (not lines[end].strip() or lines[end].startswith((" ", "\t"))):
         end += 1

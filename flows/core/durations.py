@@ -25,7 +25,7 @@ def seconds_of(text: str) -> float:
     """Parse a duration (``90s``, ``1h30m``, ``PT10M``) to seconds.
 
     Raises:
-        ValueError: it is not a duration.
+        ValueError: ``text`` is not a duration.
     """
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped):

@@ -53,10 +53,10 @@ class RetryableError(PerdureError):
 
 
 class OutcomeUnknown(RetryableError):
-    """A command was cut off, and its outcome is unknown.
+    """Raised when a command was cut off and its outcome is unknown.
 
-    It cannot tell whether the called service has acted. The round is retried. A command that is not
-    idempotent is then in doubt, and its policy decides (``@command(in_doubt=...)``).
+    The command cannot tell whether the called service has acted. The round is retried. A command
+    that is not idempotent is then in doubt, and its policy decides (``@command(in_doubt=...)``).
     """
 
     code = "outcome-unknown"
@@ -69,15 +69,15 @@ class FatalError(PerdureError):
 
 
 class CodeDoesNotFit(FatalError):
-    """The code of a flow does not fit its run's history.
+    """Raised when the code of a flow does not fit its run's history.
 
     Most often the code was changed while the run was live. The run then waits for a worker whose
-    code fits. It ends errored if the same code made its last commit, as waiting cannot help then,
-    and if its flow sets ``on_misfit = "end"``.
+    code fits. It ends errored if its flow sets ``on_misfit = "end"``, or if the same code made its
+    last commit, since waiting cannot help then.
 
     Args:
         message: the mismatch, and the remedy.
-        is_of_other_code: whether it proves that other code was there before.
+        is_of_other_code: whether the mismatch proves that other code played an earlier round.
     """
 
     code = "code-does-not-fit"
@@ -88,7 +88,7 @@ class CodeDoesNotFit(FatalError):
 
 
 class UnstorableValue(FatalError):
-    """A value that would not read back equal: NaN, a function, deep nesting, a lone surrogate."""
+    """Raised for a value that would not read back equal: NaN, a function, deep nesting."""
 
     code = "unstorable-value"
     title = "A value cannot be stored"
@@ -97,16 +97,16 @@ class UnstorableValue(FatalError):
 
 
 class InvalidAnswer(FatalError):
-    """An answer that does not fit its flow's type (``Answer``), or ``as_type``."""
+    """Raised for an answer that does not fit its flow's type (``Answer``), or ``as_type``."""
 
     code = "invalid-answer"
     title = "The answer has another type"
 
 
 class TopicTaken(FatalError):
-    """Another live run holds a topic that a run takes.
+    """Raised when a run takes a topic that another live run holds.
 
-    Another attempt fails in the same way, until the other run has ended or was stopped.
+    A retry fails in the same way until the other run has ended or was stopped.
 
     Args:
         message: the topic, and the run that holds it.
@@ -154,7 +154,7 @@ class InvalidInput(PerdureError):
 
 
 class Forgotten(PerdureError, IndexError):
-    """A turn of the history is gone. It was requested by its number.
+    """Raised when a turn that the history no longer has is requested by its number.
 
     The flow keeps only its newest turns (``keep_turns``), or the run was renewed (``Renew``).
     """
@@ -211,8 +211,8 @@ class ProcessEnd(BaseException):
 def ends_process(error: BaseException) -> bool:
     """Return whether ``error`` ends the whole process.
 
-    It does if Celery ends a worker or a child of its pool with it, or if it is a Ctrl-C. Celery
-    raises such errors in the main thread only. In another thread they end nothing, and would
+    True if Celery ends a worker or a child of its pool with this error, or if it is a Ctrl-C.
+    Celery raises such errors in the main thread only. In another thread they end nothing, and would
     only keep the round's slot in the pool. ``sys.exit`` and ``raise KeyboardInterrupt`` in a flow's
     code do not end a process.
     """

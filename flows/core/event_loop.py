@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _lock = threading.Lock()
-#: The loop and its thread, by process. A process that was forked has neither of its parent's.
+#: The loop and its thread, by process id. A forked process starts its own.
 _running: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
 
 
@@ -43,7 +43,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     If this thread is interrupted meanwhile, the coroutine is cancelled.
 
     Raises:
-        RuntimeError: this thread is that of the loop, which would wait for itself.
+        RuntimeError: this thread runs the event loop, which would wait for itself.
         Exception: whatever the coroutine raises.
     """
     future = submit(coroutine)
@@ -58,7 +58,7 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Start a coroutine on this process's event loop.
 
     Raises:
-        RuntimeError: this thread is that of the loop.
+        RuntimeError: this thread runs the event loop.
     """
     loop, thread = _started()
     if threading.current_thread() is thread:

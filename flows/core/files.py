@@ -43,7 +43,7 @@ SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
 }
 #: Pictures that models read and browsers may show on a page.
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-#: The library's own table. The system's would make the type depend on the machine.
+#: Python's own table of media types. The system's table would make the type depend on the machine.
 _types = MimeTypes(filenames=())
 for _suffix, _type in {
     ".webp": "image/webp",
@@ -66,8 +66,8 @@ class FileReference:
     Attributes:
         name: the file's name in its run. ``RUN/NAME`` for the file of a child run.
         media_type: ``image/png``, for example.
-        bytes: its size.
-        digest: the first 16 hexadecimal digits of its SHA-256. ``Client.files`` leaves it empty.
+        bytes: the size of the file.
+        digest: the first 16 hexadecimal digits of the file's SHA-256. Empty from ``Client.files``.
     """
 
     name: str
@@ -109,7 +109,7 @@ class File:
         media_type: ``image/png``, for example. Left out, it follows from the content or the name.
 
     Raises:
-        InvalidInput: One of them is not valid, the media type is unknown, or the content is of
+        InvalidInput: An argument is not valid, the media type is unknown, or the content is of
             another type.
     """
 
@@ -143,7 +143,7 @@ class File:
         """Return the file at a path.
 
         Raises:
-            InvalidInput: It cannot be read, or is not valid as a file of a run.
+            InvalidInput: The file cannot be read, or is not valid as a file of a run.
         """
         place = Path(path)
         try:
@@ -163,7 +163,7 @@ class File:
         """The content as text.
 
         Raises:
-            UnicodeDecodeError: It is not UTF-8.
+            UnicodeDecodeError: The content is not UTF-8.
         """
         return self.content.decode("utf-8")
 
@@ -234,10 +234,7 @@ def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
 
 
 def check_together(files: Sequence[File]) -> None:
-    """Raise InvalidInput if files are too many or too large.
-
-    The limits are those of files that are stored together.
-    """
+    """Raise InvalidInput if files that are stored together are too many or too large."""
     size = sum(len(each.content) for each in files)
     if size > MOST_TOGETHER or len(files) > MOST_FILES:
         raise InvalidInput(
@@ -247,9 +244,10 @@ def check_together(files: Sequence[File]) -> None:
 
 
 def numbered(step: int, number: int, name: str) -> str:
-    """Return the name of an attached file: step, number from 2 on, and its own name.
+    """Return the name of an attached file in its run: ``STEP-NAME`` or ``STEP-NUMBER-NAME``.
 
-    A long name is cut before its suffix.
+    A number from 2 on distinguishes files of one step and name. A long name is cut before its
+    suffix.
     """
     beginning = f"{step}-" if number == 1 else f"{step}-{number}-"
     room = MOST_OF_A_NAME - len(beginning)
@@ -260,16 +258,24 @@ def numbered(step: int, number: int, name: str) -> str:
 
 
 def artifacts_of(name: str, file: File) -> dict[str, str]:
-    """Return a file's artifacts under a name.
+    """Return the artifacts, by name, that store a file: its bytes and its media type.
 
     Bytes that are not UTF-8 become surrogate escapes, as in all stored data.
+
+    Args:
+        name: the file's name in its run.
     """
     content = file.content.decode("utf-8", "surrogateescape")
     return {BYTES + name: content, TYPE + name: file.media_type}
 
 
 def artifact_name(prefix: str, name: str) -> str:
-    """Return the name of a file's artifact. The file may be of a child run: ``RUN/NAME``."""
+    """Return the name of the artifact with a file's bytes or media type.
+
+    Args:
+        prefix: ``BYTES`` or ``TYPE``.
+        name: the file's name in its run. ``RUN/NAME`` for the file of a child run.
+    """
     run, slash, own = name.rpartition("/")
     return f"{run}{slash}{prefix}{own}"
 
@@ -286,7 +292,7 @@ def is_of_file(name: str, prefixes: tuple[str, ...] = (BYTES, TYPE)) -> bool:
 
 
 def stored_file(name: str, content: bytes, media_type: str) -> File:
-    """Return a file of a run. It was checked before it was stored."""
+    """Return a stored file of a run, without checking it again."""
     file = object.__new__(File)
     fields = {"name": name.rpartition("/")[2], "content": content, "media_type": media_type}
     for field_name, value in fields.items():
@@ -332,7 +338,11 @@ def references_in(value: Any) -> list[FileReference]:
 
 
 def with_references(value: Any, attach: Callable[[File], Mapping[str, Any]]) -> Any:
-    """Return a value with references in place of files. Lists and dicts are searched, too."""
+    """Return a value with references in place of files. Lists and dicts are searched, too.
+
+    Args:
+        attach: stores a file, and returns the reference to it.
+    """
     if isinstance(value, File):
         return attach(value)
     if isinstance(value, Mapping):

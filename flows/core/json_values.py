@@ -24,8 +24,11 @@ from perdure.flows.core.files import File
 def _writer(**options: Any) -> Callable[[Any], str]:
     """Return a JSON encoder that is faster than ``json.JSONEncoder.encode``.
 
-    Its C encoder is made only once. The library makes one for each call, which takes longer than
+    It makes the C encoder only once. The library makes one for each call, which takes longer than
     encoding a small value.
+
+    Args:
+        options: arguments of ``json.JSONEncoder``.
     """
     encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, **options)
     make, escape = getattr(json.encoder, "c_make_encoder", None), json.encoder.encode_basestring
@@ -76,7 +79,8 @@ def storable(value: Any, what: str) -> Any:
         what: the name of the value in an error ("the answer", "the input 'repo'").
 
     Raises:
-        UnstorableValue: it would not read back equal. The message gives the path inside the value.
+        UnstorableValue: the value would not read back equal. The message gives the path inside the
+            value.
     """
     try:
         return _copy_plain(value, 0)
@@ -96,14 +100,14 @@ def storable(value: Any, what: str) -> Any:
 
 
 class _NotPlain(Exception):
-    """A value that is not plain JSON data. It may be storable, so it is checked in full."""
+    """Raised for a value that is not plain JSON data. It may still be storable."""
 
 
 def _copy_plain(value: Any, depth: int) -> Any:
     """Copy plain JSON data that surely reads back equal. Most values are such data.
 
     Raises:
-        _NotPlain, UnicodeEncodeError: it is not such data.
+        _NotPlain, UnicodeEncodeError: the value is something else, or may not read back equal.
     """
     if depth > MAX_DEPTH:
         raise _NotPlain
@@ -132,18 +136,14 @@ def _copy_plain(value: Any, depth: int) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Encode a value as its one canonical JSON text. Keys are sorted, and there are no spaces.
-
-    It is used for digests and for storage.
-    """
+    """Encode a value as canonical JSON, for digests and storage: sorted keys, no spaces."""
     return _encode_canonical(value)
 
 
 def read(text: str) -> Any:
     """Decode a JSON text as ``json.loads`` does.
 
-    It takes half of the time if ``canonical`` wrote the text. It raises the errors of
-    ``json.loads``.
+    This takes half of the time if ``canonical`` wrote the text, and raises the same errors.
     """
     try:
         value, end = _decode(text)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 
 class LiveText:
-    """Where a round shows text before it is over. This default shows it to no one."""
+    """The output of a round for people who watch. This default shows the text to no one."""
 
     def write(self, text: str, kind: str, part: str) -> None:
-        """Show a piece of text, behind those before."""
+        """Show a piece of text. ``kind`` and ``part`` are those of ``RoundContext.stream``."""
 
     def end(self) -> None:
-        """Show the rest of the text, at the round's end."""
+        """Show the text that is not shown yet, at the round's end."""
 
 
 #: For processes in which rounds are not watched.

@@ -23,13 +23,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 #: workers run tools.
 Role = Literal["controller", "executor"]
 
-#: The value of a run that carries out one command and ends. See ``perdure.flows.rings``.
+#: Name of a value that is set in a child run for one command (``flows.rings.parallel_calls``).
 ONLY = "_only"
-#: The value with the positions of messages from people in the stored history.
+#: Name of the value with the positions of messages from people in the stored history.
 REMARKS = "_remarks"
-#: The value with the numbers of the questions to which the run has not replied.
+#: Name of the value with the numbers of the questions to which the run has not replied.
 OPEN_ASKS = "_open_asks"
-#: The value that counts bad replies in a row. A retry of the run resets it to 0.
+#: Name of the value that counts bad replies in a row. A retry of the run resets it to 0.
 BAD_REPLIES = "_bad_replies"
 
 #: Form of a topic, which is part of a key's name on the server. A topic that came over HTTP has its
@@ -55,8 +55,8 @@ class Names(Generic[T]):
 
     Args:
         kind: the kind in errors, such as ``interface``.
-        homes: modules that register the things of this kind that ship. They are imported when a
-            thing is registered or looked up, so that its name is never that of a shipped one.
+        homes: modules that register Perdure's own things of this kind. They are imported before a
+            thing is registered or looked up, so that no user's thing takes one of their names.
     """
 
     def __init__(self, kind: str, *homes: str) -> None:
@@ -87,7 +87,7 @@ class Names(Generic[T]):
         return thing
 
     def named(self, name: str) -> T:
-        """Return the registered thing of this name. It is a node, command, controller or interface.
+        """Return the thing that is registered under a name.
 
         Raises:
             InvalidFlow: the name is unknown. The message names the nearest known one.
@@ -114,7 +114,7 @@ class Names(Generic[T]):
 
 
 def _origin(thing: Any) -> str:
-    """Return where a function or class is defined. It is unchanged after a reload."""
+    """Return where a function or class is defined, as a text that a reload does not change."""
     return (
         f"{thing.__module__}.{thing.__qualname__}"
         if hasattr(thing, "__qualname__")

@@ -128,9 +128,9 @@ class End:
 class Renew:
     """The end of a round that restarts the run. It goes on at the flow's first node.
 
-    It stays the same run: its id, mailbox, labels, limits and spending do not change, and its steps
-    go on. ``generation`` grows by one, and the count of cycles begins at 0. So a run of very many
-    rounds stays small. In a ring, a node returns it.
+    The run stays the same: its id, mailbox, labels, limits and spending do not change, and its
+    steps go on. ``generation`` grows by one, and the count of cycles begins at 0. So a run of very
+    many rounds stays small. In a ring, a node returns a ``Renew``.
 
     Attributes:
         inputs: the inputs from now on, validated like those of a submission. None keeps them.
@@ -155,7 +155,7 @@ Outcome = Advance | End | Interrupt | Renew
 def with_artifacts(outcome: Outcome, artifacts: Mapping[str, str]) -> Outcome:
     """Return an outcome that also keeps these artifacts.
 
-    They are kept even if its end is put off.
+    They are kept also if the run does not end yet (``End.otherwise``).
     """
     if not artifacts or isinstance(outcome, Interrupt):
         return outcome

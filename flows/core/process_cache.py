@@ -16,7 +16,7 @@ class Kept:
         """Return the object kept by the last round, or None."""
 
     def keep(self, value: Any) -> None:
-        """Keep something for the run's next round. Its method ``close`` is called if none comes."""
+        """Keep an object for the run's next round. If none comes, its ``close`` is called."""
         if (close := getattr(value, "close", None)) is not None:
             close()
 

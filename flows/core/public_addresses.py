@@ -72,8 +72,10 @@ def _is_own(address: Address) -> bool:
 def resolve(host: str, port: int, allowed: Callable[[Address], bool] = is_foreign) -> list[Address]:
     """Resolve a host name, and check all its addresses.
 
-    Return them if a command may connect to all. The caller should connect to one of these addresses
-    and not resolve the name again.
+    The caller should connect to one of the returned addresses and not resolve the name again.
+
+    Args:
+        allowed: returns whether a command may connect to an address.
 
     Raises:
         ForbiddenAddress: One of the addresses is not allowed. A name with both a public and a

@@ -38,10 +38,13 @@ def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
 def cut_off(
     connection: socket.socket, end: float, cancelled: threading.Event | None = None
 ) -> Iterator[None]:
-    """Shut down a connection when its time is over.
+    """Shut down a connection in the ``with`` block at a time, or when the round is cancelled.
 
-    It is also shut down when the round is cancelled. Both happen only inside the ``with`` block.
     Without this, a server that sends one byte now and then could hold the round for ever.
+
+    Args:
+        end: when to shut the connection down (monotonic seconds).
+        cancelled: the cancel token of the round.
     """
     over = threading.Event()
     cancelled = threading.Event() if cancelled is None else cancelled

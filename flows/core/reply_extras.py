@@ -34,10 +34,7 @@ def public(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bytes_of_reply(extras: Mapping[str, Any]) -> int:
-    """Return the size in bytes of a stored reply.
-
-    It is the size of the form that is sent back to the model.
-    """
+    """Return the bytes of a stored reply, in the form that is sent back to the model."""
     reply = extras.get(REPLY)
     if isinstance(reply, Mapping):
         return int(reply.get("bytes", 0))
@@ -45,9 +42,9 @@ def bytes_of_reply(extras: Mapping[str, Any]) -> int:
 
 
 def with_long_replies_apart(outcome: Outcome, step: int) -> Outcome:
-    """Move a long reply to an artifact named ``reply-STEP``. It was in the outcome of a round.
+    """Move a long reply from a round's outcome to an artifact named ``reply-STEP``.
 
-    Only a Controller's outcome has one.
+    Only the outcome of a Controller's round has a reply.
     """
     if not outcome.turns and REPLY not in (outcome.values.get("_said") or ()):
         return outcome

@@ -106,7 +106,7 @@ class Retry:
         )
 
     def retries(self, error: BaseException) -> bool:
-        """Return whether this policy allows a retry after ``error``. The kinds of errors decide."""
+        """Return whether ``on`` and ``not_on`` allow a retry after ``error``."""
         is_named = not self.on or isinstance(error, RetryableError) or self.names(self.on, error)
         return is_named and not self.names(self.not_on, error)
 
@@ -134,10 +134,11 @@ class Retry:
 
 
 def retry_of(value: Any, what: str) -> Retry | None:
-    """Convert a setting ``retry`` to a retry policy.
+    """Convert a setting ``retry`` to a retry policy. None stays None.
 
-    The setting is a ``Retry``, a mapping of its settings, or None. It belongs to a flow or a
-    command, for example.
+    Args:
+        value: a ``Retry``, a mapping of its settings, or None.
+        what: the owner of the setting, for the error.
 
     Raises:
         InvalidFlow: the setting is none of these.

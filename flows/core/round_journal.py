@@ -16,7 +16,7 @@ from perdure.flows.core.errors import FatalError
 #: Results of ``once`` and ended waits of one step (``MOST`` in record_result.lua). Of a workflow's
 #: steps that a round carries out at the same time, each may record as many.
 MOST_RESULTS = 64
-#: Ends the scope with which the name of a record begins. No name that a user gives has it.
+#: Separates the scope from the rest of a record's name. Names that users give never contain it.
 SCOPE = ":"
 #: Field of a recorded JSON object: the attempt that recorded it, and its spending for the record.
 SPENT = "~spent"
@@ -25,7 +25,7 @@ SPENT = "~spent"
 def with_spent(
     told: Mapping[str, Any], attempt: int, amounts: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return an object to record, with an attempt's spending.
+    """Return the JSON object ``told`` with an attempt's spending, to record it.
 
     If the attempt is lost, its round is charged with the amounts (``spent_by_lost``).
     """
@@ -92,7 +92,7 @@ class Journal:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the stored intents are out of date. One was withdrawn since."""
+        """Whether the stored intents are out of date, because one was withdrawn since."""
         return self.text != self.stored
 
     @property
@@ -116,6 +116,10 @@ class Journal:
 
     def intend(self, line: str) -> None:
         """Store a command's intent before it is carried out.
+
+        Args:
+            line: the idempotency key of the command. A space and a person's arguments (JSON) may
+            follow.
 
         Raises:
             RoundStopped: this round has lost its lease and must not carry out anything.
@@ -150,7 +154,7 @@ class Journal:
             ]
 
     def write(self, text: str) -> None:
-        """Store this step's intents with the run. A subclass does so; here do nothing."""
+        """Store this step's intents with the run. Do nothing here: a subclass does it."""
 
     def packed(self, name: str, text: str) -> str:
         """Return a result of ``context.once`` in stored form: here unchanged."""
@@ -159,8 +163,10 @@ class Journal:
     def check_room(self, name: str) -> None:
         """Raise FatalError if the step has no room for another result.
 
-        Raises:
-            FatalError: the result could not be recorded, so its effect must not happen.
+        The result could not be recorded, so its effect must not happen.
+
+        Args:
+            name: the name of the record.
         """
         scope = scope_of(name)
         if sum(scope_of(each) == scope for each in list(self.recorded)) >= MOST_RESULTS:

@@ -21,7 +21,7 @@ HIDDEN = "[secret]"
 #: secret and not a common word.
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
 _LONG_ENOUGH = 8
-#: The variables that references have named in this process.
+#: The environment variables that references have named in this process.
 _looked_up: set[str] = set()
 
 
@@ -34,7 +34,8 @@ def check_reference(value: object, what: str) -> str:
     """Validate a secret's reference (``env:NAME``). Return it unchanged.
 
     Raises:
-        InvalidFlow: it is not a reference. The message does not show the value, which may be the
+        InvalidFlow: ``value`` is no reference. The message does not show the value, which may be
+        the
             secret itself.
     """
     if not isinstance(value, str) or not is_reference(value):
@@ -65,7 +66,7 @@ def secret_of(reference: str, what: str) -> str:
 def known_secrets() -> list[str]:
     """Return the secrets in this process's environment.
 
-    They are the values of variables with a secret's name or named by a reference.
+    A variable holds a secret if its name is that of a secret, or if a reference has named it.
     """
     named = [
         text.strip()
@@ -94,7 +95,7 @@ def secrets_in(url: str | None) -> list[str]:
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
     """Return a text with ``[secret]`` in place of the secrets.
 
-    It replaces them as they are and as JSON text or ``repr`` show them.
+    Secrets are found as they are, and as JSON text or ``repr`` show them.
     """
     for secret in sorted(
         {secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True

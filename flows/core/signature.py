@@ -1,7 +1,4 @@
-"""The arguments of a command, as a pydantic model.
-
-It is made from the signature once per function.
-"""
+"""The arguments of a command, as a pydantic model made once from the function's signature."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ from perdure.flows.core.validation import faults_text
 
 
 class ArgumentSchema(GenerateJsonSchema):
-    """A generator of JSON schemas without unsupported defaults.
-
-    It omits defaults that JSON cannot hold, without a warning.
-    """
+    """A generator of JSON schemas that omits defaults that JSON cannot hold, without a warning."""
 
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
         "skipped-choice",
@@ -43,7 +37,7 @@ class Signature(Protocol):
         """Whether the command's function takes the ``RoundContext`` as ``context``."""
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate a command's arguments. Return them for its function.
+        """Validate a command's arguments for its function. ``what`` names the command in errors.
 
         Raises:
             BadReply: naming each argument that is missing, unknown or wrong.
@@ -168,10 +162,13 @@ def _is_described(hint: Any) -> bool:
 def _hints(
     function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
 ) -> dict[str, Any]:
-    """Return the evaluated annotations of parameters, by name.
+    """Return the evaluated annotations of a function's ``parameters``, by name.
 
-    They are parameters of a command's function. The parameter ``context`` is not among them, since
-    its annotation may exist for type checkers only.
+    ``context`` must not be among the parameters, since its annotation may exist for type checkers
+    only.
+
+    Args:
+        name: the name of the command, for errors.
     """
     annotations = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
     holder = types.SimpleNamespace(__annotations__=annotations)

@@ -31,22 +31,19 @@ def safe_repr(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a stored value as a short text: text unchanged, any other value as JSON."""
+    """Return the first 200 characters of a text, or of another stored value's JSON."""
     return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)
 
 
 def digest(value: Any) -> str:
-    """Return a short digest of a stored value's JSON.
-
-    It is the beginning of the SHA-256, to recognize the value.
-    """
+    """Return the first 16 digits of the SHA-256 of a stored value's JSON, to recognize it."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:
-    """Return a short summary of a command for watchers.
+    """Return a command, its arguments, its public extras and ``more``, each cut short.
 
-    It has the command, its arguments, its public extras, and ``more``, each cut short.
+    People who watch the run see this summary.
     """
     extras = {
         name: shown(value)
@@ -76,7 +73,7 @@ def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict
         most: maximum characters of the result in the history, counted as JSON, or in a text as
             written.
         name: name of the artifact.
-        run: the child run that keeps it. Empty: the run that reads the result.
+        run: the child run that keeps the artifact. Empty: the run that reads the result.
 
     Returns:
         The result, or its beginning if it is too long; and artifacts by name, which keep the whole

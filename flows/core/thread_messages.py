@@ -16,7 +16,8 @@ ARTIFACT = "conversation"
 HEARD = "heard"
 #: The name in a run's output for the text of its answer (``text=`` of a flow).
 ANSWER_TEXT = "answer_text"
-#: Messages that a run gets of the runs before it, and characters of them. The newest are kept.
+#: Maximum number of messages, and of their characters, that a run gets from earlier runs of its
+#: thread. The newest are kept.
 MOST_MESSAGES, MOST_CHARACTERS = 100, 60_000
 
 
@@ -37,7 +38,7 @@ class ThreadMessage:
 
 
 def newest_of(messages: Sequence[ThreadMessage]) -> list[ThreadMessage]:
-    """Return the newest messages for a run, oldest first. They begin with one of the user."""
+    """Return the newest messages for a run, oldest first. The first is the user's."""
     kept: list[ThreadMessage] = []
     size = 0
     for message in reversed(messages[-MOST_MESSAGES:]):
@@ -51,12 +52,12 @@ def newest_of(messages: Sequence[ThreadMessage]) -> list[ThreadMessage]:
 
 
 def packed(messages: Iterable[ThreadMessage]) -> str:
-    """Return messages as the text of an artifact."""
+    """Return messages as the text of an artifact. ``unpacked`` reads it."""
     return canonical([asdict(message) for message in messages])
 
 
 def unpacked(text: str) -> list[ThreadMessage]:
-    """Return the messages of an artifact."""
+    """Return the messages in ``text``, the content of an artifact that ``packed`` wrote."""
     return [ThreadMessage(**each) for each in json.loads(text)]
 
 
@@ -73,7 +74,7 @@ def spoken_text(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -
     returned.
 
     Args:
-        output: of the run. Its flow may have made the text (``text=``).
+        output: the output of the run. Its flow may have made the text (``text=``).
     """
     if answer is not None and isinstance(text := output.get(ANSWER_TEXT), str):
         return text
@@ -114,9 +115,9 @@ class Earlier:
     """The earlier runs in a run's thread. This default is for a run without earlier runs.
 
     Attributes:
-        read: returns their messages, oldest first.
-        artifacts: the messages to keep with the round's commit, after they were read the first
-            time.
+        read: returns the messages of the earlier runs, oldest first.
+        artifacts: texts by name to store with the round's commit: the messages, after they were
+            read for the first time.
         is_thread: whether a later run may follow this one in a thread.
         last_artifact: returns the id of the last completed run of this flow, and one of its
             artifacts by name. None if there is no such run, or if it has no such artifact.
@@ -132,5 +133,5 @@ class Earlier:
         self.artifacts = {**self.artifacts, name: text}
 
 
-#: Of a run that begins a conversation, or belongs to none.
+#: For a run that begins a conversation, or belongs to none.
 NOTHING_EARLIER = Earlier()

@@ -11,12 +11,13 @@ from perdure.flows.core.errors import InvalidFlow
 
 
 def check_limit(value: Any, what: str) -> int | None:
-    """Validate a limit of a flow, such as its cycles.
+    """Validate a limit of a flow: a whole number of at least 1, or None for no limit.
 
-    It is a whole number of at least 1, or None for no limit.
+    Args:
+        what: the setting, for the error.
 
     Raises:
-        InvalidFlow: it is neither.
+        InvalidFlow: the value is something else.
     """
     return None if value is None else check_count(value, what, ", or None for no limit")
 
@@ -29,7 +30,7 @@ def check_count(value: Any, what: str, otherwise: str = "") -> int:
         otherwise: the allowed alternative, for the error.
 
     Raises:
-        InvalidFlow: it is not one.
+        InvalidFlow: the value is something else.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value

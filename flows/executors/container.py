@@ -1,6 +1,6 @@
-"""A container as a sandbox: each command runs in a new one of Docker or Podman.
+"""A sandbox of Docker or Podman: each command runs in a new container.
 
-The command line of the runtime is used and no library, so nothing else has to be installed.
+The runtime is called by its command line, so that no library has to be installed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ logger = logging.getLogger("perdure.flow")
 Runtime = Literal["docker", "podman"]
 #: Directory inside a container where the workspace is.
 WORKSPACE = "/workspace"
-#: Directory inside a container for files that no one else needs.
+#: Directory inside a container for temporary files.
 TEMPORARY = "/tmp"  # noqa: S108 - it is the container's own
 #: Beginning of the names of all containers.
 NAMED = "perdure-"
 #: Seconds for a call of the runtime that starts nothing. A busy daemon answers within a few.
 CALL_SECONDS = 30.0
-#: Seconds behind its time limit after which a container of a lost worker is removed by any command
-#: that runs on the same machine. The worker itself removes it at once.
+#: If a worker is lost, any later command on its machine removes the worker's containers that are
+#: this many seconds over their time limit. A live worker removes its container at once.
 GRACE_SECONDS = 60
 #: Exit code of ``docker run`` and ``podman run`` if they could not start a container. The program
 #: inside may end with it, too.
@@ -52,7 +52,7 @@ _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class ContainerFailed(RetryableError):
-    """The container of a command could not be started. Nothing of the command has happened."""
+    """Raised when a command's container could not be started. The command had no effect."""
 
     code = "container-failed"
 
@@ -142,17 +142,17 @@ class Container:
 
     @property
     def missing(self) -> str | None:
-        """The missing dependency of the container on this machine.
+        """What this machine lacks to run the container, as a sentence. None if nothing is missing.
 
-        The sentence names the runtime's program, the runtime's daemon or the image. None if nothing
-        is missing. The answer is kept for the life of the process.
+        It names the runtime's program, the runtime's daemon or the image. It is cached for the life
+        of the process.
         """
         return _missing(self.runtime, shutil.which(self.runtime), self.image)
 
     def run(self, command: SandboxCommand) -> ProcessEnding:
         """Run a command in a new container. Return how it ended.
 
-        Its time limit includes the start of the container.
+        The command's time limit includes the start of the container.
 
         Raises:
             RoundStopped: the round was cancelled; the container was removed.
@@ -192,7 +192,7 @@ class Container:
     def kill(self, name: str) -> None:
         """Remove a lost worker's container, if it ran on this machine.
 
-        ``name`` is the name of its command. If the runtime does not answer, this is logged.
+        ``name`` is ``SandboxCommand.name``. If the runtime does not answer, this is logged.
         """
         try:
             self._remove_leftovers(name)
@@ -264,7 +264,7 @@ def container_named(text: str) -> Container:
     """Return the container that a setting like ``docker:IMAGE`` describes.
 
     Raises:
-        InvalidFlow: it has another form.
+        InvalidFlow: the setting has another form.
     """
     runtime, _, image = text.partition(":")
     if runtime not in get_args(Runtime) or not image:
@@ -326,7 +326,7 @@ def _has_content(file: Path) -> bool:
 
 
 def _until(container: str) -> int:
-    """Return the time in a container's name, in seconds since 1970. 0 if it has none."""
+    """Return when a container is overdue by its name, in seconds since 1970. 0 if never."""
     last = container.removeprefix(NAMED).rpartition("-")[2]
     return int(last) if container.startswith(NAMED) and last.isdecimal() else 0
 

@@ -28,14 +28,14 @@ SKIPPED = frozenset({".git", ".hg", ".venv", "__pycache__", "node_modules"})
 
 
 class NoWorkspace(RuntimeError):
-    """The worker has no workspace."""
+    """Raised when a command needs a workspace and the worker has none."""
 
 
 def workspace_of(context: RoundContext) -> Workspace:
     """Return the workspace: the directory in which this worker lets commands read and write files.
 
     Raises:
-        NoWorkspace: The worker was started without one.
+        NoWorkspace: The worker was started without a workspace.
     """
     if context.workspace is None:
         raise NoWorkspace(
@@ -128,9 +128,12 @@ def search_files(
 
 
 def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the regular files under an open directory, sorted. Paths are relative to the directory.
+    """Yield relative path and status of each regular file under a directory, sorted.
 
     Symbolic links are not followed.
+
+    Args:
+        top: descriptor of the open directory.
     """
     for directory, below, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         context.raise_if_stopped()
@@ -145,10 +148,10 @@ def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_resul
 
 
 def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] | None:
-    """Return the lines of a file that contain a text. Each has its number and its beginning.
+    """Return number and beginning of each line of a file that contains ``text``.
 
     Returns:
-        An empty list for a file that is not text; None if the file cannot be read.
+        An empty list for a file that is not text or is gone. None if the file cannot be read.
     """
     try:
         with workspace.open(path) as file, os.fdopen(os.dup(file), "rb") as opened:

@@ -47,7 +47,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
 class NotFetched(OSError):
-    """The page could not be read. The message says why."""
+    """Raised when a page could not be read. The message says why."""
 
 
 @command(name="http_get", idempotent=True)
@@ -107,7 +107,11 @@ class Fetcher:
     def _ask(
         self, parts: SplitResult, end: float, cancelled: threading.Event
     ) -> dict[str, Any] | str:
-        """Send one HTTP request. Return the page, or the URL of a redirect."""
+        """Send one HTTP request. Return the page, or the URL of a redirect.
+
+        Args:
+            end: the deadline, as a time of ``time.monotonic``.
+        """
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
         connection.sock = connect(resolve(host, port, self.allowed), port, end)

@@ -1,6 +1,6 @@
-"""Where a command of a flow runs programs: the protocol of a sandbox, and this machine as one.
+"""Where a flow's commands run programs: the protocol ``Sandbox``, and ``ThisMachine``.
 
-``perdure.flows.executors.container`` has the sandbox that isolates.
+``perdure.flows.executors.container`` has the sandbox that isolates programs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class SandboxCommand:
 
     Attributes:
         arguments: the program and its arguments.
-        directory: the directory in which it runs, and whose files it may change.
-        name: letters, digits and ``_``. It is the same for each attempt of a step, and another one
-            for each other step, so that the next attempt finds the processes left by a lost worker.
-        cancelled: the event that is set when its result is unwanted.
-        timeout: seconds after which it is killed, or None for no limit.
-        environment: further variables that it sees.
+        directory: the directory in which the program runs, and whose files it may change.
+        name: letters, digits and ``_``. All attempts of a step have the same name, and each step
+            has its own. So the next attempt finds the processes left by a lost worker.
+        cancelled: the event that is set when the result is unwanted.
+        timeout: seconds after which the program is killed, or None for no limit.
+        environment: further variables that the program sees.
         input: the bytes of its standard input. None for nothing.
-        head_bytes, tail_bytes: how much of the beginning and of the end of its output is kept.
+        head_bytes, tail_bytes: how much of the beginning and of the end of the output is kept.
     """
 
     arguments: Sequence[str]
@@ -51,15 +51,14 @@ class SandboxCommand:
 class Sandbox(Protocol):
     """A place where programs run.
 
-    ``Container`` is one, and ``ThisMachine``. A class of your own with these names is one, too.
+    ``Container`` and ``ThisMachine`` are sandboxes. So is your own class with these methods.
     """
 
     @property
     def missing(self) -> str | None:
-        """The missing dependency of the sandbox on this machine.
+        """What this machine lacks for the sandbox, as a sentence. None if nothing is missing.
 
-        It is a sentence, or None if nothing is missing. A worker with a missing dependency does not
-        take the rounds of flows that use the sandbox.
+        A worker that lacks something does not take the rounds of flows that use the sandbox.
         """
 
     def run(self, command: SandboxCommand) -> ProcessEnding:
@@ -73,7 +72,7 @@ class Sandbox(Protocol):
         """
 
     def kill(self, name: str) -> None:
-        """Kill a lost worker's remaining processes of this command name."""
+        """Kill the processes that a lost worker left. ``name`` is ``SandboxCommand.name``."""
 
 
 @dataclass(frozen=True)
@@ -107,5 +106,5 @@ class ThisMachine:
         )
 
     def kill(self, name: str) -> None:
-        """Kill a lost worker's remaining processes on this machine."""
+        """Kill the processes that a lost worker left on this machine, by the command's name."""
         kill_marked(f"{MARK}_{name}")

@@ -1,7 +1,7 @@
 """The command ``run_shell``: runs a shell command in the worker's workspace.
 
-A flow that offers it declares ``runs_shell``, and a worker must enable the flow. It runs in a
-sandbox: that of the flow's command, else that of the worker's setting ``sandbox``, else none.
+A flow that offers the command declares ``runs_shell``, and a worker must enable the flow. The
+sandbox is that of the flow's command, else that of the worker's setting ``sandbox``, else none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ShellIn:
         """Run a command line with ``sh`` in the sandbox. Return its exit code and output.
 
         Raises:
-            BadReply: the time is not valid.
+            BadReply: ``seconds`` is not valid.
             RoundStopped: the round was cancelled; the command was killed.
         """
         if not 0 < seconds <= LONGEST:
@@ -80,7 +80,7 @@ class ShellIn:
 
     @property
     def missing(self) -> str | None:
-        """The sandbox's missing dependency on this machine. It is a sentence, or None."""
+        """What this machine lacks for the sandbox, as a sentence. None if nothing is missing."""
         return None if self.sandbox is None else self.sandbox.missing
 
     def in_sandbox(self, sandbox: Sandbox) -> ShellIn:
@@ -112,7 +112,7 @@ def shell_command(
     """Return the command ``run_shell`` with its own sandbox.
 
     Args:
-        sandbox: where it runs, for example a ``Container``.
+        sandbox: where the command lines run, for example a ``Container``.
         name: the name by which a controller chooses it.
         description: a sentence for the controller. Say in it which programs the image has.
         approval: as in ``command``.

@@ -29,8 +29,8 @@ _PASSES = 20
 def kill_marked(mark: str, session: int | None = None) -> None:
     """Kill (SIGKILL) all processes of ``session`` or with ``mark``.
 
-    ``mark`` is an environment variable. The session finds processes that cleared their environment.
-    The mark finds processes that began their own session, or whose session leader died in a crash.
+    ``mark`` names an environment variable. The session finds processes that cleared their
+    environment. The mark finds processes that began their own session, or whose leader died.
     On systems without /proc, only the process group of the session's leader is killed.
     """
     if session is not None:
@@ -46,7 +46,7 @@ def kill_marked(mark: str, session: int | None = None) -> None:
 
 
 def _alive(variable: bytes, session: int | None) -> Iterator[int]:
-    """Yield ids of live processes, by session or environment variable."""
+    """Yield the ids of live processes of ``session`` or with ``variable`` (``NAME=``)."""
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -194,7 +194,7 @@ class _Output:
             return None
 
     def finish(self) -> None:
-        """Read the rest of a subprocess's output. All its writers have ended."""
+        """Read the rest of a subprocess's output, after all its writers have ended."""
         while self._open and self._read():
             pass
 

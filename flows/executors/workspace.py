@@ -25,14 +25,14 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class OutsideWorkspace(PermissionError):
-    """The path leads out of the workspace, or to a special file.
+    """Raised when a path leads out of the workspace, or to a special file.
 
     Only regular files and directories are allowed.
     """
 
 
 class Workspace:
-    """A directory with the files for its users.
+    """A directory whose files commands may read and write. They cannot leave it.
 
     Args:
         root: An existing directory.
@@ -121,7 +121,7 @@ class Workspace:
 
     @contextmanager
     def _walk(self, path: str, *, parents: bool = False) -> Iterator[tuple[int, str]]:
-        """Follow a path, and yield its last directory and name. The path is inside the workspace.
+        """Follow a path inside the workspace. Yield its last directory and last name.
 
         The directory is an open descriptor. Symbolic links are followed, too.
         """
@@ -176,7 +176,7 @@ def _link(name: str, directory: int) -> str | None:
 
 
 def _mode(path: str, name: str, directory: int) -> int | None:
-    """Return the permissions of a file to replace. None if it does not exist.
+    """Return the permissions of a file that will be replaced. None if it does not exist.
 
     Raises:
         OSError: The name is not a regular file, or the file is not writable.

@@ -1,8 +1,8 @@
 """The flow ``bisect``: finds the commit that broke something.
 
-The controller chooses the commit that halves the remaining ones, and the executor tests it. A run
-knows only its inputs, the commits that they named at first, and the verdicts in its history. Any
-process may therefore run any round, and a repeated round decides the same.
+The controller chooses the commit that halves the remaining commits. The executor tests it. A run
+knows only its inputs, the commits that the inputs named at first, and the verdicts in its history.
+Any process may therefore run any round, and a repeated round decides the same.
 """
 
 from __future__ import annotations

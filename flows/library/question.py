@@ -21,7 +21,7 @@ class QuestionFlow(ControllerExecutorFlow):
     )
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Return the command that asks the goal, or finish. The answer is that of a person."""
+        """Return the command that asks the goal, or finish with a person's answer."""
         return (
             Finish(context.observation)
             if len(context.history)

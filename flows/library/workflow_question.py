@@ -64,9 +64,12 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _fault_of(data: Any, answer: Any) -> str:
-    """Return the fault of an answer's JSON type, or nothing.
+    """Return why an answer is not of the expected JSON type. Empty if it is.
 
-    The workflow checks the rest: this flow may be played where the type is not known.
+    The workflow checks the rest: this flow may be played where the Python type is not known.
+
+    Args:
+        data: the data of the question, with a JSON schema under ``expects``.
     """
     schema = data.get("expects") if isinstance(data, dict) else None
     name = schema.get("type") if isinstance(schema, dict) else None

@@ -23,14 +23,17 @@ class Directories:
         self._read: dict[Path, YamlFlow] = {}
 
     def add(self, path: Path, shipped: bool) -> None:
-        """Add a directory to the search for flows in YAML. It may be missing."""
+        """Add a directory to search for flow files. It need not exist.
+
+        ``shipped`` is whether its flows come with Perdure.
+        """
         # This runs at each submission, so it avoids resolve(), which reads the file system.
         if (absolute := os.path.abspath(path)) not in self._added:
             self._added.add(absolute)
             self._shipped.setdefault(path.resolve(), shipped)
 
     def files(self, shipped: bool) -> Iterator[Path]:
-        """Yield the YAML files in the shipped or other directories."""
+        """Yield the YAML files of the directories that come with Perdure, or of the others."""
         for directory in [path for path, ships in self._shipped.items() if ships == shipped]:
             yield from (
                 file

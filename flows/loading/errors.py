@@ -34,7 +34,7 @@ class FileFault:
 
 
 class InvalidFlowFile(InvalidFlow):
-    """A file that is not a valid flow. ``faults`` contains all faults, in the order of lines."""
+    """Raised for a file that is not a valid flow. ``faults`` has all faults, in order of lines."""
 
     def __init__(self, faults: Sequence[FileFault]) -> None:
         self.faults = tuple(sorted(faults, key=lambda fault: fault.line))
@@ -51,8 +51,8 @@ class FileFaults:
     Attributes:
         blamed: Paths whose fault was reported and mended. Further faults there are only
             consequences.
-        renamed: For the path of a key that was meant, the misspelt key in the file.
-        starts: The flows that the file's flow starts, by the path of the name.
+        renamed: The misspelt key in the file, by the path of the key that was meant.
+        starts: The names of flows that the file's flow starts, by the path of each name.
     """
 
     def __init__(self, file: str, lines: dict[Place, int]) -> None:
@@ -115,7 +115,7 @@ class FileFaults:
         )
 
     def check(self) -> None:
-        """Raise InvalidFlowFile if the file has recorded faults."""
+        """Raise InvalidFlowFile if faults were recorded."""
         if self.found:
             raise InvalidFlowFile(self.found)
 

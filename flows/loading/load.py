@@ -1,6 +1,6 @@
 """Reading of a flow from a file.
 
-The keys are validated and the names in it looked up. All faults are reported together.
+The keys are validated, and the names in the file are looked up. All faults are reported together.
 """
 
 from __future__ import annotations
@@ -69,6 +69,9 @@ _SETTINGS = (
 
 def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
     """Read and check a flow in a YAML file.
+
+    Args:
+        shipped: Whether the file comes with Perdure.
 
     Raises:
         InvalidFlowFile: The file has faults. Each is a sentence that names file, line and key.

@@ -1,4 +1,4 @@
-"""The check of a Python module with flows: all that is wrong with them, each fault at its line.
+"""The check of a Python module with flows. It finds all faults of the flows, with their lines.
 
 A module is normally imported as a whole, and its first fault ends the import. The check runs its
 statements one by one, and goes on after a fault.
@@ -40,8 +40,8 @@ class CheckedModule:
     """A checked module, and its faults.
 
     Attributes:
-        file: its file, for people.
-        flows: the flows that its statements have registered and that can be made.
+        file: the module's file, for people.
+        flows: the flows that the module has registered and that can be made.
         faults: all faults of the module, in the order of lines.
     """
 
@@ -86,7 +86,7 @@ class CheckedModule:
         self.faults.append(FileFault(self.file, line, key, message))
 
     def _line_of(self, name: str, begin: int) -> int:
-        """Return the line of a flow's name, at best behind ``begin``."""
+        """Return a line that has the text ``name``, preferably the first after ``begin``."""
         texts = (node for node in ast.walk(self._tree) if isinstance(node, ast.Constant))
         lines = [node.lineno for node in texts if node.value == name]
         behind = [line for line in lines if line > begin]
@@ -106,7 +106,7 @@ class CheckedModule:
                     yield FlowStart(name, self.file, node.lineno, "")
 
     def run(self, spec: ModuleSpec, source: bytes) -> None:
-        """Run a module's statements, and record the flows they register."""
+        """Run a module's statements. Record their faults, and the flows that they register."""
         try:
             self._tree = ast.parse(source, self.file)
         except SyntaxError as error:
@@ -162,7 +162,7 @@ def run_module(target: str) -> CheckedModule:
     """Run a module for a check. ``check_flows`` of the result completes the check.
 
     Args:
-        target: its file, or its name.
+        target: the module's file (``.py``), or its dotted name.
     """
     path = Path(target)
     name = ".".join(path.with_suffix("").parts) if target.endswith(".py") else target
@@ -206,10 +206,7 @@ def _spec(name: str, path: Path | None) -> ModuleSpec | None:
 
 
 def _steps_of(node: ast.AST) -> list[str]:
-    """Return the first parameter's name of a workflow's function.
-
-    The list is empty for other nodes.
-    """
+    """Return the first parameter's name of a workflow's function, in a list. Else an empty list."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.args.args:
         return []
     called = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)

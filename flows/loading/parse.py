@@ -39,7 +39,7 @@ class ParsedYaml:
 
 
 class _Refused(Exception):
-    """A part of the text is not accepted. ``place`` is its path, if known."""
+    """Raised when a part of the text is not accepted. ``place`` is its path, if known."""
 
     def __init__(self, message: str, line: int, place: Place = ()) -> None:
         super().__init__(message)
@@ -77,6 +77,9 @@ class _Loader(yaml.SafeLoader):
 
 def read_text(content: bytes, file: str) -> ParsedYaml:
     """Parse a flow file to plain data with line numbers.
+
+    Args:
+        file: The file's path, for people.
 
     Raises:
         InvalidFlowFile: The bytes are not a mapping of JSON values in plain YAML.

@@ -1,4 +1,4 @@
-"""Lookup of the names in a written flow: commands, a controller, and the nodes of a ring."""
+"""Lookup of the names in a flow file: commands, a controller, and the nodes of a ring."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from perdure.flows.rounds.lifespans import Lifespan, registered_lifespans
 
 T = TypeVar("T")
 
-#: The keys for the player of a node. A node has one of them.
+#: The keys that say what a node runs or waits for. A node has one of them.
 PLAYERS = ("flow", "run", "sleep", "until", "wait_for")
 #: The two nodes that every controller_executor ring has.
 OWN = {node.name: node for node in ControllerExecutorFlow.topology}
@@ -80,7 +80,7 @@ def commands_at(
 def tools_at(
     place: Place, servers: Mapping[str, ServerConfig], faults: FileFaults
 ) -> list[CommandSpec]:
-    """Return a flow file's MCP tools as commands. No server starts."""
+    """Return the tools of a flow file's MCP servers as commands. No server is started."""
     from perdure.flows.executors.mcp.commands import commands_of_server
 
     specs: list[CommandSpec] = []
@@ -144,7 +144,7 @@ def ring_of(
     Args:
         parts: The subflows of the file, by name. A node's ``flow`` names one of them or a
             registered node function.
-        own: Whether it is a controller_executor ring, which has a Controller before an Executor.
+        own: Whether the flow is a controller_executor, whose ring has a Controller and an Executor.
         inputs: The inputs that the file declares.
     """
     names = [keys.name for keys in nodes]
@@ -172,7 +172,12 @@ def ring_of(
 
 
 def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: FileFaults) -> None:
-    """Record a fault for each unknown name in ``run``. No value of the ring can have the name."""
+    """Record a fault for each name in ``run`` that no value of the ring can have.
+
+    Args:
+        place: The path of the key ``run``.
+        known: The possible names. None if any name is possible.
+    """
     try:
         check_budgets(keys.budgets)
     except InvalidInput as error:
@@ -197,7 +202,7 @@ def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: File
 
 
 def _names_before(nodes: Sequence[NodeKeys], inputs: Iterable[str]) -> set[str] | None:
-    """Return the possible state names after a ring's first nodes.
+    """Return the names that a ring's values may have after ``nodes``, its first nodes.
 
     Returns:
         None if one of these nodes may return any names.
@@ -283,7 +288,7 @@ def _run_node(keys: RunKeys) -> RunNode:
 
 
 def _wait_of(keys: NodeKeys) -> Callable[..., Any] | None:
-    """Return the function of a node that waits. It may also start runs. None for other nodes."""
+    """Return the function of a node that waits or starts runs. None for other nodes."""
     if keys.run is not None:
         return _run_node(keys.run)
     if keys.sleep is not None:
@@ -349,8 +354,8 @@ def _accepted(
 ) -> tuple[dict[str, Any] | None, bool]:
     """Check a controller's settings in a flow file. They must fit the controller's parameters.
 
-    Each problem becomes a fault. The value of a misspelt setting is checked as that of the most
-    similar one.
+    Each problem becomes a fault. The value of a misspelt setting is checked as a value of the most
+    similar parameter.
 
     Returns:
         The settings that the controller accepts, or None if a required one is missing; and whether
@@ -391,8 +396,5 @@ def _registered(names: Names[T], name: str) -> T:
 
 
 def _nothing(data: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """Stand in for the function of an invalid node. Its key ``flow`` is wrong in the flow file.
-
-    Such a flow is never made.
-    """
+    """Stand in for the function of a node whose key ``flow`` is wrong. Its flow is never made."""
     return {}

@@ -1,4 +1,4 @@
-"""The keys of a flow in YAML. Each shape has one pydantic model.
+"""The keys of a flow in YAML. Each shape of flow (``circular``, ...) has one pydantic model.
 
 The defaults equal those of the Python classes. Further models are made from a flow's keys
 ``inputs`` and ``answer``: each name and its type become a field.
@@ -42,14 +42,14 @@ class _Keys(BaseModel):
 
 
 class InterfaceKeys(_Keys):
-    """An interface that first renames, then selects."""
+    """An interface of a node. It first renames values, and then selects some of them."""
 
     keys_to_rename: dict[str, str] = {}
     keys_to_select: list[str] | None = None
 
 
 class WaitKeys(_Keys):
-    """A wait for the first of some signals. ``into`` names the value that gets it."""
+    """A wait for the first of some signals. ``into`` names the value that gets the signal."""
 
     signal: Name | Annotated[list[Name], Field(min_length=1, max_length=MOST_NAMES)]
     timeout: Seconds | None = None
@@ -88,8 +88,8 @@ class RunKeys(_Keys):
 class NodeKeys(_Keys):
     """One node of a ring.
 
-    One of five keys chooses the player: ``flow`` names a function or flow, ``run`` starts other
-    runs, ``sleep`` has a time, ``until`` names a value that holds a time, ``wait_for`` names
+    One of five keys says what the node does: ``flow`` names a function or flow, ``run`` starts
+    other runs, ``sleep`` has a time, ``until`` names a value that holds a time, ``wait_for`` names
     signals.
     """
 
@@ -201,7 +201,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any:
-    """Return the answer type that a flow file describes. It does so by one word or by its fields.
+    """Return the answer type that a flow file describes by one word or by its fields.
 
     Faults of the file's keys are added to ``faults``.
     """
@@ -212,7 +212,7 @@ def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any
 
 
 def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseModel]:
-    """Create a model for the inputs of a submission. A flow file describes them.
+    """Create a pydantic model of a submission's inputs, as a flow file describes them.
 
     Faults of the file's keys are added to ``faults``.
     """
@@ -223,7 +223,7 @@ def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseMo
 def _fields_of(
     place: str, described: Mapping[str, InputKeys], faults: FileFaults
 ) -> dict[str, Any]:
-    """Return the fields of an inputs or answer model. The flow file's key describes them."""
+    """Return the fields of a model, as the key ``inputs`` or ``answer`` (``place``) describes."""
     what = "input" if place == "inputs" else "entry of the answer"
     fields: dict[str, Any] = {}
     for name, keys in described.items():

@@ -17,10 +17,10 @@ _directories = Directories()
 def add_directory(path: Path, shipped: bool = False) -> None:
     """Add a directory with flows written in YAML.
 
-    It counts from the next ``make`` or ``registered`` on. It need not exist.
+    The next ``make`` or ``registered`` searches it. It need not exist.
 
     Args:
-        shipped: the flows came with Perdure, so that your own flow of the same name replaces one.
+        shipped: whether the flows come with Perdure. Your own flow of the same name replaces one.
     """
     _directories.add(path, shipped)
     registry.add_source(_files)
@@ -30,7 +30,7 @@ def register_file(path: Path) -> YamlFlow:
     """Read a YAML file again, and register its flow.
 
     Raises:
-        InvalidFlow: it cannot be registered; ``InvalidFlowFile`` if the file is not valid.
+        InvalidFlow: the flow cannot be registered; ``InvalidFlowFile`` if the file is not valid.
     """
     written = _directories.read(path, again=True)
     registry.keep(written.name, written)

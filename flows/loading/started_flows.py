@@ -1,4 +1,4 @@
-"""Flows that start other flows: which ones, and whether that leads to nothing but themselves."""
+"""Flows that start other flows: which ones, and whether they do nothing but start each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from perdure.flows.rounds.flow import Flow
 
 
 class _Starts(NamedTuple):
-    """The flows that a flow must start: all of them, or one of them, as its controller chooses."""
+    """The flows that a flow must start.
+
+    Attributes:
+        each: whether it starts all of them. Otherwise its controller chooses one.
+    """
 
     flows: Sequence[str]
     each: bool
@@ -29,7 +33,7 @@ def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
     All flows must have been loaded before.
 
     Args:
-        name: of the flow. Empty if it is not known which flow it is.
+        name: of the starting flow. Empty if that is not known.
     """
     faults = []
     for start in starts:
@@ -59,7 +63,7 @@ def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
 
 
 def started_by(flow: Flow) -> list[str]:
-    """Return the flows started by commands and nodes."""
+    """Return the names of the flows that a flow's commands and nodes start."""
     commands = flow.offered().values() if isinstance(flow, ControllerExecutorFlow) else ()
     functions = [spec.function for spec in commands]
     nodes = [node.flow for node in flow.topology] if isinstance(flow, CircularFlow) else []
@@ -69,6 +73,9 @@ def started_by(flow: Flow) -> list[str]:
 
 def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the circle to which a path of starts must lead.
+
+    Args:
+        path: names of flows, of which each starts the next.
 
     Returns:
         The path, closed by a flow that it already has. None if it can also lead elsewhere.
@@ -86,7 +93,7 @@ def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _starts(name: str) -> _Starts | None:
-    """Return the flows that a flow must start. None if it can do without, or is not known here."""
+    """Return the flows that a flow must start. None if it need not, or is not known here."""
     try:
         flow = registry.make(name)
     except InvalidFlow:

@@ -30,7 +30,7 @@ def nearest(name: object, names: Iterable[str]) -> str | None:
 def meant_shape(data: Mapping[str, Any]) -> str | None:
     """Return the shape that a flow file probably means. Its key ``flow`` is missing or wrong.
 
-    It is the shape with a very similar name, else the one shape that fits the keys best.
+    It is the shape with a very similar name, else the shape that fits the keys best.
 
     Returns:
         None if several shapes fit equally well.
@@ -43,9 +43,11 @@ def meant_shape(data: Mapping[str, Any]) -> str | None:
 
 
 def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
-    """Remove a wrong value from a copy of the data, or add a missing one.
+    """Remove a wrong value from a copy of a flow file's data, or add a missing one.
 
-    The data is a flow file's.
+    Args:
+        place: The path of the value.
+        kinds: The types of pydantic's errors about the value.
 
     Returns:
         False if the data has no such path.
@@ -67,7 +69,7 @@ def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
 
 
 def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | None:
-    """Move a misspelt key's value to the probable key.
+    """Move the value of the misspelt key at ``place`` to the probable key of ``model``.
 
     Returns:
         The probable key. None if no key is similar, or the similar key exists too.
@@ -120,7 +122,7 @@ def read_keys(data: dict[str, Any], faults: FileFaults) -> Keys:
 
     Returns:
         The keys without the wrong ones, so that the names in the rest can be checked too.
-            ``faults.blamed`` has the paths that differ from the file.
+        ``faults.blamed`` has the paths that differ from the file.
 
     Raises:
         InvalidFlowFile: The rest of the file cannot be checked.
@@ -156,13 +158,16 @@ def _mended(
     model: type[BaseModel],
     faults: FileFaults,
 ) -> bool:
-    """Record pydantic's faults in a flow file, and remove them.
+    """Record pydantic's errors as faults of a flow file, and remove the wrong values.
 
-    A fault around or inside something that was removed earlier is only a consequence of that, and
+    An error around or inside something that was removed earlier is only a consequence of that, and
     is not recorded.
 
+    Args:
+        wrong: The errors by the path of the value.
+
     Returns:
-        False if a fault could not be removed.
+        False if a wrong value could not be removed.
     """
     before = set(faults.blamed)
     kinds = {place: {str(fault["type"]) for fault in errors} for place, errors in wrong.items()}
@@ -208,7 +213,7 @@ def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[
 
 
 def _is_other_kind(fault: Any) -> bool:
-    """Return whether an error only reports another type."""
+    """Return whether pydantic's error only says that the value has another type."""
     return str(fault["type"]).endswith("_type") or fault["type"] == "literal_error"
 
 
@@ -231,7 +236,7 @@ def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[s
 
 
 def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
-    """Convert an error of pydantic to a sentence. It is for the author of a flow file."""
+    """Convert an error of pydantic to a sentence for the author of a flow file."""
     match fault["type"]:
         case "extra_forbidden":
             return f"unknown key; {suggest(place[-1], _model_at(model, place[:-1]).model_fields)}"
@@ -254,7 +259,7 @@ def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
 
 
 def _instead(fault: Any, place: Place) -> str:
-    """Return the end of an error with the wrong value. Empty if the value may be a secret."""
+    """Return the end of a fault's sentence, with the wrong value. Empty if it may be a secret."""
     if fault["type"] in ("extra_forbidden", "missing", "told_in_full") or _SECRET.intersection(
         place
     ):
@@ -263,7 +268,7 @@ def _instead(fault: Any, place: Place) -> str:
 
 
 def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel]:
-    """Return the model of the keys at a path. The path is one in a flow file."""
+    """Return the pydantic model of the keys at a path of a flow file."""
     current: Any = model
     for step in place:
         if (

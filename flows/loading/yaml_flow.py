@@ -23,15 +23,14 @@ class FlowStart:
 
 @dataclass(frozen=True)
 class YamlFlow(WrittenFlow):
-    """A flow in a file. Calling it makes a fresh flow object, as every round needs one.
+    """A flow in a file. A call returns a new flow object, which every round needs.
 
     Attributes:
         path: Absolute path of the file.
         name: The ``name`` in the file, by default the file's name.
         factory: Makes a fresh flow object.
-        shipped: Whether the file ships with the project. A user's flow of this name then replaces
-            it.
-        starts: The flows that it starts.
+        shipped: Whether the file comes with Perdure. A user's flow of this name then replaces it.
+        starts: The places in the file that name flows to start.
     """
 
     path: Path
@@ -42,7 +41,7 @@ class YamlFlow(WrittenFlow):
 
     @property
     def origin(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self.path
 
     def __call__(self) -> Flow:

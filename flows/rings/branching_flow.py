@@ -41,8 +41,8 @@ class BranchingFlow(Flow):
         commands: functions, bound methods or ``CommandSpec`` objects.
         tell_errors: whether an exception of a command becomes the output ``{"error": "ValueError:
             its message"}``, so that the model that chose the command reads it. RetryableError,
-            RoundStopped and FatalError never do, except that of a child run. A command's own
-            ``@command(errors=...)`` takes precedence.
+            RoundStopped and FatalError never do, except the FatalErrors about child runs. A
+            command's own ``@command(errors=...)`` takes precedence.
     """
 
     def __init__(
@@ -71,10 +71,7 @@ class BranchingFlow(Flow):
 
     @property
     def missing(self) -> str | None:
-        """The first missing dependency of a branching flow's commands.
-
-        It is a sentence, or None.
-        """
+        """A sentence about the first missing dependency of the commands, or None."""
         return lacks_of(parts_of(self.branches.values()))
 
     @property
@@ -83,7 +80,7 @@ class BranchingFlow(Flow):
         return {"Branch": "executor"}
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate a run's inputs: they name a command that exists, and it accepts its data."""
+        """Validate a run's inputs: they name a known command, which accepts their arguments."""
         checked = super().check_inputs(inputs)
         try:
             _chosen(self.branches, checked)
@@ -106,9 +103,9 @@ class BranchingFlow(Flow):
     def __call__(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Mapping[str, Any] | Interrupt | Finish:
-        """Carry out a state's ``branch`` command, and return its result.
+        """Carry out the command that the state names as ``branch``, and return its result.
 
-        Its arguments are ``branch_input_data`` (None: no arguments).
+        The command's arguments are ``branch_input_data`` (None: no arguments).
 
         Raises:
             BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
@@ -122,7 +119,7 @@ def carry_out_chosen(
     context: RoundContext,
     tell_errors: bool,
 ) -> Mapping[str, Any] | Interrupt | Finish:
-    """Carry out the command that a state names. ``BranchingFlow`` does the same.
+    """Carry out the command that a state names, as ``BranchingFlow`` does.
 
     Raises:
         BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
@@ -164,7 +161,7 @@ def _chosen(
 def choose(
     branches: Mapping[str, CommandSpec], name: Any, args: Any, also: Sequence[str] = ()
 ) -> tuple[CommandSpec, Mapping[str, Any]]:
-    """Find a command, and let it validate its arguments.
+    """Return a command and its arguments, after the command has validated them.
 
     Args:
         also: names that are known in addition to ``branches``, for the error text.
@@ -186,7 +183,7 @@ def choose(
 def told(error: BaseException) -> dict[str, str]:
     """Convert a command's exception to an observation: ``{"error": "ValueError: its message"}``.
 
-    That of a child run also has the ``run``.
+    If a child run failed, the observation also has the child's id as ``run``.
     """
     if isinstance(error, ChildFailed) and error.ended is not None:
         what = safe_text(f"ChildFailed: {error.observed}", TOLD_CHARACTERS)

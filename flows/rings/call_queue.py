@@ -32,9 +32,9 @@ class QueuedCall:
 
 
 def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mapping[str, Any]]:
-    """Convert a reply's calls to JSON data, in order. As data they can wait.
+    """Convert a reply's calls to JSON data, in order, so that they can be stored.
 
-    A call that ``check`` refuses with BadReply carries the error.
+    The data of a call for which ``check`` raises BadReply has the error.
     """
     return [_call(item, check, place) for place, item in enumerate(reply)]
 
@@ -109,8 +109,5 @@ def decided_by(values: Mapping[str, Any]) -> Command:
 
 
 def values_of_call(command: Command) -> dict[str, Any]:
-    """Return the value with the call of a run's command.
-
-    It tells which model call the command answers.
-    """
+    """Return the value ``_call``: id and position of the tool call that a command answers."""
     return {"_call": [command.call, command.part] if command.call or command.part else None}

@@ -95,7 +95,7 @@ def _with_approvers(flow: ControllerExecutorDefinition, outcome: Outcome) -> Out
 
 
 def play_call(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play the only round of a call's child run. The call is one of those in its parent's reply."""
+    """Play the only round of a child run that carries out one call of its parent's reply."""
     try:
         with playing(context.cancelled):
             outcome = CircularFlow.play(flow, "Executor", altered(context, reserved=flow.reserved))
@@ -142,9 +142,9 @@ def _play_calls(flow: ControllerExecutorDefinition, context: RoundContext) -> Ou
 
 
 def _play_alone(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Carry out the first of several calls in this run. No child runs can be started.
+    """Carry out the first of several calls in this run, as no child runs can be started.
 
-    The others follow in rounds of their own.
+    The other calls follow in rounds of their own.
     """
     committed = {**context.committed, TOGETHER: 0}
     outcome = play_one(flow, "Executor", altered(context, committed=committed))

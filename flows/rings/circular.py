@@ -29,9 +29,9 @@ _interfaces: Names[Transform] = Names("interface")
 
 
 def interface(name: str) -> Callable[[Transform], Transform]:
-    """Register a function between a ring's state and a node.
+    """Register a function that converts between a ring's state and a node.
 
-    It takes a dict and returns a dict. The name is for configuration.
+    It takes a dict and returns a dict. Configuration refers to it by ``name``.
 
     Raises:
         InvalidFlow: another function has the name.
@@ -43,7 +43,8 @@ def resolve(value: Interface) -> Transform:
     """Return the conversion function of an interface setting.
 
     Raises:
-        InvalidFlow: it describes none. The message names the nearest known interface or key.
+        InvalidFlow: ``value`` is no interface. The message names the nearest known interface or
+            key.
     """
     if value is None:
         return dict
@@ -228,7 +229,7 @@ class CircularFlow(Flow):
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """All nodes. A node gets the state, and the log has the changes of each round."""
+        """All nodes if events record changed values (``record_values``), else none."""
         return tuple(self.nodes) if self.record_values else ()
 
     def play(self, node: str, context: RoundContext) -> Outcome:
@@ -315,7 +316,7 @@ class CircularFlow(Flow):
 
 
 def _check_reserved(flow: Flow, node: str, did: str, names: Iterable[str]) -> None:
-    """Raise FatalError if a name is reserved for the flow."""
+    """Raise FatalError if one of ``names`` is reserved for the flow. ``did`` is for the error."""
     for name in names:
         if str(name).startswith("_"):
             raise FatalError(

@@ -60,7 +60,7 @@ class FinishConfig(StrictModel):
         """Validate and return the arguments of the command ``finish``. The command ends the run.
 
         Raises:
-            BadReply: they are not exactly ``input_args``.
+            BadReply: the names of the arguments are not exactly ``input_args``.
         """
         missing = [name for name in self.input_args if name not in args]
         unknown = sorted(set(args) - set(self.input_args))
@@ -98,7 +98,7 @@ class FinishConfig(StrictModel):
 
 
 class ControllerConfig(StrictModel):
-    """The controller's part.
+    """The section ``Controller`` of a flow's configuration.
 
     In a file it also holds the settings of the controller that the file names.
     """
@@ -173,7 +173,7 @@ class CommandConfig(CommandOptions):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The options of a command, and its configured sandbox."""
+        """The options of a command and its sandbox, for ``CommandSpec.configured``."""
         sandbox = {} if self.sandbox is None else {"sandbox": self.sandbox.made()}
         return {**super().said, **sandbox}
 
@@ -193,30 +193,27 @@ class CommandConfig(CommandOptions):
 
 
 class ExecutorConfig(StrictModel):
-    """The executor's part: the commands that it offers, and their descriptions.
-
-    Empty offers all commands of the flow.
-    """
+    """The section ``Executor``: the offered commands. Empty offers all commands of the flow."""
 
     subflows_config: dict[str, CommandConfig] | list[str] = Field(default=[])
     retry: RetryConfig | None = None
 
     @property
     def chosen(self) -> Mapping[str, CommandConfig]:
-        """The Executor's configured commands, with settings of each."""
+        """The offered commands by name, with the settings of each."""
         named = self.subflows_config
         return named if isinstance(named, dict) else {name: CommandConfig() for name in named}
 
 
 class SubflowsConfig(StrictModel):
-    """The controller's and the executor's part."""
+    """The sections ``Controller`` and ``Executor`` of a flow's configuration."""
 
     Controller: ControllerConfig = ControllerConfig()
     Executor: ExecutorConfig = ExecutorConfig()
 
 
 class ControllerExecutorConfig(StrictModel):
-    """All keys. A key that is not set leaves the flow's own setting."""
+    """A flow's whole configuration. A key that is not set leaves the flow's own setting."""
 
     name: str = "CtrlEx"
     description: str = DESCRIPTION

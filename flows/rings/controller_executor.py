@@ -97,7 +97,7 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         """Play the Executor's round: carry out the command that the controller has chosen.
 
         Raises:
-            BadReply: nothing was carried out.
+            BadReply: the command is unknown or its arguments are wrong. Nothing was carried out.
         """
         offered = self.offered()
         if OPEN_ASKS in context.committed:
@@ -140,7 +140,7 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def settle(
         self, place: Node, context: RoundContext, output: Mapping[str, Any]
     ) -> Advance | End:
-        """Return the outcome of a node's round. It has the turn, the summary and the values.
+        """Return the outcome of a node's round, with its turn, summary and values.
 
         The Executor's round adds a turn to the history, and a good reply resets the count of bad
         ones. The summary is for people who watch.
@@ -167,7 +167,7 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
         """Return the estimated spending of a round, by budget.
 
-        The controller estimates a decision. A command with a limited number of calls counts as one.
+        The controller estimates a decision. A command with a budget counts as one call.
         """
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)

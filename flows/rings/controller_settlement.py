@@ -32,7 +32,7 @@ def settle_round(
     context: RoundContext,
     output: Mapping[str, Any],
 ) -> Advance | End:
-    """Return the outcome of a node's round. It has the turn, the summary and the values.
+    """Return the outcome of a node's round, with its turn, summary and values.
 
     The Executor's round adds a turn to the history, and a good reply resets the count of bad ones.
     The summary is for people who watch.
@@ -103,9 +103,9 @@ def _settle_command(
 def _decided_together(
     flow: ControllerExecutorDefinition, outcome: Advance, context: RoundContext
 ) -> Advance:
-    """Return a deciding outcome with the count of concurrent calls.
+    """Return a decision's outcome with the number of concurrent calls.
 
-    They are carried out beside its command.
+    They are the waiting calls that are carried out at once with the decided command.
     """
     values = outcome.values
     waiting = values.get("_waiting")
@@ -141,7 +141,7 @@ def _count_together(
 def _check_observes(flow: ControllerExecutorDefinition, place: Node, context: RoundContext) -> None:
     """Raise FatalError if a node before the Executor returned ``observation``.
 
-    It could never reach the controller.
+    The value could never reach the controller.
     """
     names = [node.name for node in flow.topology]
     if names.index(place.name) < names.index("Executor"):
@@ -161,10 +161,7 @@ def _check_observes(flow: ControllerExecutorDefinition, place: Node, context: Ro
 
 
 def _check_decided(flow: ControllerExecutorDefinition, values: Mapping[str, Any]) -> None:
-    """Raise FatalError if the output interface removed the Executor's input.
-
-    It is the interface of the Controller.
-    """
+    """Raise FatalError if the Controller's output interface removed the Executor's input."""
     missing = [name for name in ("command", "command_args") if name not in values]
     if missing:
         left = ", ".join(name for name in values if not name.startswith("_")) or "nothing"
@@ -179,6 +176,9 @@ def continue_reply(
     flow: ControllerExecutorDefinition, coming: Advance, context: RoundContext
 ) -> Advance | End:
     """Return the outcome that plays a reply's next waiting calls.
+
+    Args:
+        coming: the outcome of the round, which does not consider waiting calls.
 
     Returns:
         ``coming`` if no call waits. An ``End`` if the next call is ``finish``.

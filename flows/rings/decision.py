@@ -55,7 +55,7 @@ def with_commands(
 
 
 def _schemas(flow: ControllerExecutorDefinition, asked: bool) -> list[dict[str, Any]]:
-    """Return a round's tool definitions, with ``reply`` for open questions."""
+    """Return a round's tool definitions, with ``reply`` if people's questions are open."""
     offered = flow.offered()
     return [
         *flow.schemas(),
@@ -64,10 +64,13 @@ def _schemas(flow: ControllerExecutorDefinition, asked: bool) -> list[dict[str, 
 
 
 def _checked(flow: ControllerExecutorDefinition, decision: Command, asked: bool = False) -> Command:
-    """Check that this flow can carry out a command.
+    """Return a decision, after checking that this flow can carry it out.
+
+    Args:
+        asked: whether people's questions are open, so that ``reply`` is allowed.
 
     Raises:
-        BadReply: it cannot.
+        BadReply: this flow cannot carry out the command.
     """
     try:
         if decision.name == "finish":
@@ -132,7 +135,7 @@ def _command_of(decision: Any) -> Command:
     """Convert a decision in a list to a command.
 
     Raises:
-        BadReply: it is not a command.
+        BadReply: ``decision`` is not a command.
     """
     decision = read_reply(decision)
     if not isinstance(decision, Command):

@@ -1,6 +1,6 @@
 """The definition of a ControllerExecutorFlow: its settings, its commands, the retry of its rounds.
 
-The rounds are played by the modules beside it.
+Other modules of this package play the rounds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _in_order(names: frozenset[str]) -> Sequence[str]:
 
 
 class ControllerExecutorDefinition(CircularFlow):
-    """The settings and commands of a ControllerExecutorFlow. Their documentation is there."""
+    """The settings and commands of a ControllerExecutorFlow, which documents them."""
 
     name: str = "CtrlEx"
     description: str = DESCRIPTION
@@ -103,10 +103,7 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @classmethod
     def decides(cls) -> bool:
-        """Return whether the flow's own ``decide`` chooses commands.
-
-        Otherwise a controller does.
-        """
+        """Return whether the flow's own ``decide`` chooses commands, and not a controller."""
         return cls.decide is not ControllerExecutorDefinition.decide
 
     def decide(self, context: RoundContext) -> Any:
@@ -165,10 +162,9 @@ class ControllerExecutorDefinition(CircularFlow):
         super().check_definition()
 
     def _check_approval(self, command: CommandSpec, arguments: Iterable[str]) -> None:
-        """Raise InvalidFlow if an approval rule names an unknown argument.
+        """Raise InvalidFlow if a command's approval rule names an unknown argument.
 
-        The command does not have it. A command that accepts any arguments, as some tools of servers
-        do, is not checked.
+        A command that accepts any arguments, as some tools of MCP servers do, is not checked.
         """
         schema = command.schema()["parameters"]
         known = schema.get("properties", {})
@@ -193,12 +189,12 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """The Controller, whose reply depends on the history. No call of a reply waits there."""
+        """The Controller. When its round begins, no call of an earlier reply waits."""
         return ("Controller",)
 
     @property
     def own_values(self) -> Sequence[str]:
-        """The values that the Controller writes with each reply."""
+        """The names of the values that the flow writes. A fork begins without them."""
         return _in_order(self.reserved)
 
     @property
@@ -208,10 +204,7 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def missing(self) -> str | None:
-        """The first missing dependency of the controller or the commands.
-
-        It is a sentence, or None.
-        """
+        """A sentence about the first missing dependency of controller or commands, or None."""
         return lacks_of([self.controller, *parts_of(self.offered().values())])
 
     @property
@@ -226,10 +219,7 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def tells_errors(self) -> bool:
-        """Whether a command's exception becomes an observation.
-
-        Otherwise the exception fails the round.
-        """
+        """Whether a command's exception becomes an observation. Otherwise it fails the round."""
         if self.reads_errors is not None:
             return self.reads_errors
         own = type(self).decide is not ControllerExecutorDefinition.decide
@@ -273,7 +263,7 @@ class ControllerExecutorDefinition(CircularFlow):
         return {name: state[name] for name in (*self.output_keys, *also) if name in state}
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the retry policy of a round: its command's, completed by the node's and flow's."""
+        """Return a round's retry policy: that of its command, completed by node and flow."""
         policy = super().retry_of(node, values)
         parts = self.config.subflows_config
         node_retry = {"Controller": parts.Controller.retry, "Executor": parts.Executor.retry}.get(

@@ -24,7 +24,7 @@ HELD = "_held"
 
 
 def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> dict[str, Any]:
-    """Convert a command and its result to held data. The data is held until the ring's cycle ends.
+    """Convert a command and its result to the data of a held turn.
 
     Args:
         artifacts: the whole of a long observation, under one name; else empty.
@@ -46,10 +46,7 @@ def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
 
 
 def turn_of(held: Mapping[str, Any]) -> Turn:
-    """Convert the data of a held turn to a turn. It has a command and its result.
-
-    It includes a person's feedback.
-    """
+    """Convert the data of a held turn to a turn, with a person's feedback if there is any."""
     command = command_of(held["command"])
     assert command is not None
     if "feedback" in held:
@@ -63,6 +60,9 @@ def amended(
     """Apply a node's ``observation`` or feedback to the held turn.
 
     An artifact that has the original observation is overwritten.
+
+    Args:
+        most: maximum characters of the observation in the history.
 
     Returns:
         The changed turn, and the node's outcome without ``observation``.
@@ -89,8 +89,12 @@ def amended(
 def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]) -> Advance:
     """Return the outcome of a node while the turn stays held.
 
-    The node is not the last one of the cycle. It stores the held turn again only if the turn has
-    changed.
+    The node is not the last one of the cycle. The outcome stores the held turn again only if the
+    turn has changed.
+
+    Args:
+        held: the data of the held turn after the node.
+        before: the data of the held turn before the node.
     """
     return (
         outcome if held == before else replace(outcome, values={**outcome.values, HELD: dict(held)})
@@ -100,7 +104,7 @@ def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]
 def released(outcome: Advance | End, held: Mapping[str, Any]) -> Advance | End:
     """Return an outcome that adds the held turn to the history.
 
-    The held turn comes before its own turns. The summary shows the observation to watchers.
+    The held turn comes before the outcome's own turns. The summary shows the observation.
     """
     turn = turn_of(held)
     summary = {

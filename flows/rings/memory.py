@@ -37,10 +37,7 @@ def memory_write(state: Mapping[str, Any], context: RoundContext) -> Mapping[str
 
 @node("memory_read")
 def memory_read(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Return the newest five memory entries as value ``recalled``.
-
-    The oldest of them comes first.
-    """
+    """Return the newest five memory entries as value ``recalled``, the oldest of the five first."""
     return {"recalled": list(state.get("memory", []))[-RECALLED_ENTRIES:]}
 
 

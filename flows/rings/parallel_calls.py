@@ -1,7 +1,7 @@
 """Concurrent calls of one reply. Each runs in its own child run.
 
-The child is a run of the same flow that begins at the Executor with one command. It ends behind it.
-Its answer is the observation. See docs/guides/children.md.
+The child is a run of the same flow. It begins at the Executor with one command and ends after this
+round. Its answer is the observation. See docs/guides/children.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_CALLED = 64 * 1024
 #: Maximum bytes of these calls, their results and the calls that wait. A round may add 256 KiB
 #: (``max_addition_bytes``), and may remember values too.
 MOST_WRITTEN = 192 * 1024
-#: Bytes that the results may have in any case.
+#: Bytes that the results may have, however long the calls are.
 LEAST_OBSERVED = 32 * 1024
 
 #: Keys of an answer that is more than an observation.
@@ -55,10 +55,7 @@ class CallResult:
     finish: Mapping[str, Any] = field(default_factory=dict)
 
     def packed(self) -> Any:
-        """Return this result as the answer of the run.
-
-        It is the observation alone if nothing else is set.
-        """
+        """Return this result as the child run's answer: the observation, if nothing else is set."""
         parts = {_VALUES: dict(self.values), _FINISH: dict(self.finish)}
         more = {name: value for name, value in parts.items() if value}
         is_ambiguous = isinstance(self.observation, dict) and _OBSERVATION in self.observation
@@ -68,7 +65,7 @@ class CallResult:
 
     @classmethod
     def of(cls, answer: Any) -> CallResult:
-        """Return the result from a run's answer."""
+        """Return the result from a child run's answer."""
         if isinstance(answer, dict) and _OBSERVATION in answer:
             return cls(answer[_OBSERVATION], answer.get(_VALUES, {}), answer.get(_FINISH, {}))
         return cls(answer)
@@ -88,13 +85,14 @@ def fault_of_ring(parallel_calls: int, topology: Sequence[Node]) -> str | None:
 def count_together(
     first: Command, waiting: Sequence[Mapping[str, Any]], most: Callable[[str], float]
 ) -> int:
-    """Return how many waiting calls run at once with the first. All are calls of one reply.
+    """Return how many waiting calls of a reply run at once with its first call.
 
-    They are the calls up to ``finish``, to a command that has reached its number of concurrent
-    calls, or to the limit of their size. The order of the calls is kept.
+    They are counted in order, up to one of three limits: a call of ``finish``, more calls of a
+    command than ``most`` allows, or more than ``MOST_CALLED`` bytes of calls.
 
     Args:
-        most: how many calls of a command may run at once.
+        waiting: the calls after the first, as JSON data.
+        most: returns how many calls of a command may run at once, by the command's name.
     """
     if most(first.name) < 1:
         return 0  # The run carries it out itself, or its spent budget is a person's to raise.
@@ -113,7 +111,7 @@ def count_together(
 
 
 def budget_left(context: RoundContext, name: str) -> float:
-    """Return how many calls of a command the budget leaves. This round is counted as done."""
+    """Return how many calls of a command its budget leaves after this round. inf: no budget."""
     budget = context.budgets.get(f"{COMMANDS}{name}")
     if budget is None:
         return math.inf
@@ -141,9 +139,7 @@ def call_run(flow: str, call: Mapping[str, Any], context: RoundContext) -> OneRo
 def end_of_call(
     outcome: Advance | End, is_public: Callable[[str], bool], early_exit_key: str
 ) -> End:
-    """Return the end of a call's run.
-
-    It is made of the outcome of the run's only round.
+    """Return the end of a call's child run, from the outcome of its only round.
 
     Args:
         is_public: whether a value of this name can be remembered.
@@ -189,10 +185,11 @@ def join(
     ends: Iterable[Ended],
     is_observed: Callable[[str], bool],
 ) -> JoinedCalls:
-    """Return the joined results of calls, from their runs' ends.
+    """Return the joined results of concurrent calls.
 
     Args:
-        calls: the calls of the reply. A call with an error has no run.
+        calls: the calls of the reply. A call with an error has no child run.
+        ends: how the calls' child runs ended, in the order of the calls.
         is_observed: whether the failure of a command is an observation.
 
     Raises:
@@ -228,7 +225,7 @@ def _has_failed(observation: Any) -> bool:
 def fitted(
     turns: Sequence[Turn], waiting: Sequence[Mapping[str, Any]], step: int
 ) -> tuple[tuple[Turn, ...], dict[str, str]]:
-    """Return turns whose results fit into one round, and the full texts of the cut ones.
+    """Return turns whose results fit into one round, and artifacts with the cut results.
 
     The longest results are cut, to the same length.
 
@@ -255,7 +252,7 @@ def fitted(
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
-    """Return the bytes of each result's share of the room. Longer results are cut to it."""
+    """Return the bytes to which longer results are cut, so that all fit into ``room``."""
     share = room
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
         share = room // count
@@ -281,7 +278,7 @@ def summary_of_calls(turns: Sequence[Turn], failed: int) -> dict[str, Any]:
 
 
 def summary_of_decision(first: Command, waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a short summary of a reply with concurrent calls. It is for people.
+    """Return a short summary of a reply with concurrent calls, for watchers.
 
     It is the summary of the first call, and the number of ``calls`` by command.
     """

@@ -90,7 +90,7 @@ class RunNode:
 
 
 def names_in(data: Any) -> Iterator[str]:
-    """Yield the value names in the texts of ``data``."""
+    """Yield the names in the placeholders (``{name}``) of the texts in ``data``."""
     if isinstance(data, str):
         yield from (name for _, name in PLACEHOLDER.findall(data) if name)
     elif isinstance(data, Mapping | list):

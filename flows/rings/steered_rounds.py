@@ -27,7 +27,7 @@ from perdure.flows.rounds.messages_to_run import (
 def hear_and_play(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
     """Play the Controller's round, with people's messages in its history.
 
-    If the run would end, but a message arrived after the round has looked, it goes on.
+    The run does not end if a message arrives after this round has read the messages.
     """
     heard, hearing = hear(context, flow.max_result)
     outcome = play_held(flow, "Controller", seen_by(flow, hearing))
@@ -57,7 +57,7 @@ def _finish_of(flow: ControllerExecutorDefinition, end: End) -> Command:
 
 
 def seen_by(flow: ControllerExecutorDefinition, context: RoundContext) -> RoundContext:
-    """Return a round's context in the view of this flow.
+    """Return a round's context. If code decides, its history is without people's messages.
 
     Code counts its decisions by the length of the history, so messages from people are kept apart.
     """
@@ -65,7 +65,7 @@ def seen_by(flow: ControllerExecutorDefinition, context: RoundContext) -> RoundC
 
 
 def play_held(flow: ControllerExecutorDefinition, node: str, context: RoundContext) -> Outcome:
-    """Play a round as ``play`` does, without people's messages."""
+    """Play a round, with the run's held turn if there is one."""
     if context.committed.get(ONLY):
         return play_call(flow, context)
     held = context.committed.get(HELD)

@@ -29,8 +29,8 @@ def output_of(answer: Any, text: AnswerText | None, context: RoundContext) -> di
     """Return the output with the text of an answer.
 
     Returns:
-        Nothing without ``text``. Also if the answer has no such key, or the function fails: an
-        event reports the reason, and the answer is shown as JSON.
+        An empty dict if ``text`` is None. Also if the answer has no such key, or the function
+            fails: an event reports the reason, and the answer is shown as JSON.
     """
     if text is None:
         return {}

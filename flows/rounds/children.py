@@ -1,7 +1,7 @@
 """Child runs: runs that a node starts and waits for.
 
 A node that waits for children is parked like a node that waits for a signal
-(``perdure.flows.rounds.waits``). When enough of them have ended, it is run again from its
+(``perdure.flows.rounds.waits``). When enough children have ended, the node runs again from its
 beginning. The runtime starts the children.
 """
 
@@ -51,7 +51,7 @@ class Child:
 
 @dataclass(frozen=True)
 class OneRound(Child):
-    """A child run that plays one node. Its flow ends it after that node.
+    """A child run that plays one node of its flow and ends after that node.
 
     The inputs are those of the parent, which has the same flow, so they are not checked again. The
     run pauses at no node and has no limits of its own.
@@ -67,7 +67,7 @@ class OneRound(Child):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child run ended.
+    """A child run that has ended.
 
     Attributes:
         place: its position among the children of the group, from 0.
@@ -162,7 +162,7 @@ class Group(Sequence[Ended]):
 
     @property
     def missing(self) -> list[int]:
-        """The places of the children that have not ended."""
+        """The positions in the group of the children that have not ended, from 0."""
         return sorted(set(range(self.total)) - {each.place for each in self._ended})
 
     @property
@@ -172,10 +172,7 @@ class Group(Sequence[Ended]):
 
     @property
     def by_place(self) -> list[Any]:
-        """The answer of each child, in the order of the items.
-
-        None for a child without an answer (so far).
-        """
+        """The answer of each child, in the given order. None for a child that has not succeeded."""
         answers = {each.place: each.answer for each in self._ended if each.ok}
         return [answers.get(place) for place in range(self.total)]
 
@@ -184,12 +181,12 @@ _CONTINUE = ". Continue the child first: "
 
 
 class ChildFailed(FatalError):
-    """A child run whose answer was needed did not complete.
+    """Raised when a child run whose answer was needed did not complete.
 
     No further attempt of the parent's round can help.
 
     Attributes:
-        ended: how it ended, if known.
+        ended: how the child ended, if known.
         observed: the error as a controller reads it, without the commands with which a person mends
             it.
     """
@@ -203,7 +200,7 @@ class ChildFailed(FatalError):
 
     @classmethod
     def of(cls, ended: Ended) -> ChildFailed:
-        """Return the error for a child that ended so."""
+        """Return the error for a child that ended without success."""
         why = {
             "unfinished": "used up its cycles before it finished",
             "stopped": "was stopped",
@@ -239,16 +236,16 @@ def continuing(run_id: str, status: str) -> str:
 
 
 class InvalidChild(FatalError):
-    """A child run cannot be started: its flow is unknown, say, or does not accept its inputs.
+    """Raised when a child run cannot be started: its flow is unknown, say.
 
-    None of the children that were to be started with it is started.
+    None of the children that were to be started together is started.
     """
 
     code = "invalid-child"
 
 
 class WaitOver(FatalError):
-    """Too few children had ended when their wait timed out."""
+    """Raised when a wait timed out before enough children had ended."""
 
     code = "wait-over"
 
@@ -303,7 +300,7 @@ class Need:
         Every attempt of a round gets the same children, no matter which end later.
 
         Returns:
-            None if not enough of them have ended.
+            None if not enough children have ended.
         """
         good = 0
         in_order = sorted(ended, key=lambda each: each.order)
@@ -349,7 +346,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """A group of children that exists.
+    """A group of children that the run has started.
 
     Attributes:
         total: the number of children.
@@ -366,10 +363,10 @@ class GroupWait:
 
     Attributes:
         name: the group's name in the run, ``STEP.NAME``.
-        need: when it is over.
+        need: when the wait is over.
         total: the number of children.
-        options: how they are started.
-        plan: the texts from which they are started; None if the group is there already.
+        options: how the children are started.
+        plan: the children to start, as texts. None if the group was started before.
     """
 
     name: str

@@ -44,7 +44,7 @@ class RoundContext(RoundWithChildren[Deps]):
         history: the turns so far, loaded on demand.
         committed, remembered: named values as of the last commit, and those remembered in this
             round.
-        values: both of them, the remembered ones last.
+        values: the committed values, overridden by the remembered ones.
         answer: the answer that ``resume`` gave to this node's interrupt, else None.
         answered: whether there is an answer at all, since an answer may be None.
         answered_by: the author of ``answer``, or None if not known.
@@ -71,8 +71,8 @@ class RoundContext(RoundWithChildren[Deps]):
             contains them. See ``said``.
         providers: decides whether this round may ask a model provider that is busy or unreachable.
             See ``Providers``.
-        retried: text that is another one after each retry of the run by a person. Empty before the
-            first.
+        retried: a text that changes with each retry of the run by a person. Empty before the first
+            retry.
         may_retry: whether the retry policies of the round allow another attempt after an error. A
             second argument is the policy of a step, in place of the round's.
         kept: the objects that the flow keeps in this process between two rounds.
@@ -87,7 +87,7 @@ class RoundContext(RoundWithChildren[Deps]):
         origins: of a fork, the runs that played its first turns, oldest first: each with the number
             of turns up to which it played them.
         key_salt: part of the idempotency keys of a run whose id the caller chose. A later run of
-            the same id has another one. Empty for all other runs.
+            the same id has a different salt. Empty for all other runs.
         build: the build of the flow's code in this worker. Empty if it is not known.
         deps: the value that the flow's lifespan has opened in this process. See ``lifespan``.
         logger: a logger for the code of the flow.
@@ -298,9 +298,9 @@ class RoundContext(RoundWithChildren[Deps]):
     ) -> ReceivedSignal | None:
         """Pause the run until one of these signals arrives.
 
-        It waits as ``sleep`` does, and returns the first. A signal that came before is there at
-        once. Each is used once: the commit of this round takes it. Every attempt of the round gets
-        the same one.
+        The run waits as in ``sleep``. A signal that came before ends the wait at once. Each signal
+        is used once: the commit of this round takes it. Every attempt of the round gets the same
+        signal.
 
         Args:
             signals: up to 8 names.
@@ -337,10 +337,7 @@ class RoundContext(RoundWithChildren[Deps]):
         self.mailbox.reply(signal, value)
 
     def carrying_out(self, command: Command) -> RoundContext[Deps]:
-        """Return a copy of the context for the function of ``command``.
-
-        Its idempotency key is that of the command.
-        """
+        """Return a copy of the context with the idempotency key of ``command``."""
         return altered(self, command=command)
 
 

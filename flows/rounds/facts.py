@@ -73,8 +73,8 @@ class RoundPart:
     """A concurrent part of a round, with its own span.
 
     Attributes:
-        name: of the span.
-        attributes: as ``traced`` of the round.
+        name: the name of the span.
+        attributes: the span's attributes, as in ``RoundContext.traced``.
         began, ended: in nanoseconds since 1970.
         error: the class of the exception that it raised, or an empty text.
     """
@@ -169,8 +169,8 @@ class RoundFacts(Generic[Deps]):
     def observation(self) -> Any:
         """The observation of the last command in the run's history.
 
-        It may also be the fault of a reply of the controller. None before the first turn. Messages
-        from people are skipped (``Turn.said``).
+        After a bad reply of the controller, it is the fault of the reply. None before the first
+        turn. Messages from people are skipped (``Turn.said``).
         """
         for place in range(len(self.history) - 1, forgotten_of(self.history) - 1, -1):
             turn = self.history[place]
@@ -191,8 +191,8 @@ class RoundFacts(Generic[Deps]):
     def conversation(self) -> list[ThreadMessage]:
         """The messages of earlier runs in the thread (``Client.send``), oldest first.
 
-        They are at most 100, with 60,000 characters: the newest. They stay the same for the whole
-        run. A run that was not started by a message to a thread, or by the first, has none.
+        They are the newest, at most 100 messages and 60,000 characters. They stay the same for the
+        whole run. The first run of a thread has none, nor has a run without a thread.
         """
         return self.earlier.read()
 
@@ -222,10 +222,7 @@ class RoundFacts(Generic[Deps]):
         return self.key_of(self.command)
 
     def key_of(self, command: Command | None) -> str:
-        """Return the idempotency key of a command.
-
-        If ``command`` is None, return that of the round.
-        """
+        """Return the idempotency key of a command, or of the round if ``command`` is None."""
         subject = (
             {"command": command.name, "args": dict(command.args)}
             if command
@@ -239,7 +236,7 @@ class RoundFacts(Generic[Deps]):
     def cancelled(self) -> threading.Event:
         """The event that is set when this round is cancelled.
 
-        Then its lease is lost or its time limit is over.
+        A round is cancelled when its lease is lost or its time limit is over.
         """
         return self.signals.cancelled
 

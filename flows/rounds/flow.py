@@ -69,8 +69,8 @@ class Flow(ABC):
         on_misfit: the fate of a live run that a change of the flow's code no longer fits: ``wait``
             (for a worker whose code fits) or ``end``.
         keep_turns: number of the newest turns that a run's history keeps, or None for all.
-        keep_events: number of the newest events that a run keeps, or None for all. The server trims
-            them in blocks, so it may have about a hundred more.
+        keep_events: number of the newest events that a run keeps, or None for all. The state server
+            trims them in blocks, so it may have about a hundred more.
         record_values: whether the event of a round has the named values that the round changed, so
             that the run can be forked at that step.
         budgets: spending limits of each run, unless its submission sets others. See
@@ -81,7 +81,7 @@ class Flow(ABC):
         lifespan: opens the value of ``context.deps`` in each worker process. See
             ``perdure.lifespan``.
         note_store: keeps the notes of its runs: a ``NoteStore``, or a lifespan that yields one.
-            None keeps them on the server of the runs. See ``RoundContext.notes``.
+            None keeps them on the state server. See ``RoundContext.notes``.
     """
 
     name: str = ""
@@ -158,16 +158,16 @@ class Flow(ABC):
         return End(output={**values, "status": "unfinished"})
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return the time limit of a node's next round. It is in seconds, or None for no limit.
+        """Return the time limit of a node's next round in seconds. None for no limit.
 
-        It may depend on the committed ``values``.
+        The limit may depend on the committed ``values``.
         """
         return self.round_timeout_seconds
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
         """Return the retry policy of ``node``. None stands for the policy of the worker's settings.
 
-        It may depend on the committed ``values``.
+        The policy may depend on the committed ``values``.
         """
         return self.retry
 
@@ -211,7 +211,7 @@ class Flow(ABC):
     def check_definition(self) -> None:
         """Raise InvalidFlow if this flow's definition contradicts itself.
 
-        It is called when the flow is registered. A ``retry`` written as a mapping becomes a
+        The registry calls this for a flow. A ``retry`` written as a mapping becomes a
         ``Retry``.
         """
         # A flow that is not registered yet has the name of its base.
@@ -332,10 +332,7 @@ class Flow(ABC):
 
 
 def check_nodes(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's nodes are not valid.
-
-    It checks names, roles, and the nodes to pause at.
-    """
+    """Raise InvalidFlow if a flow's node names, roles, or nodes to pause at are not valid."""
     what = title(flow)
     if not flow.nodes:
         raise InvalidFlow(f"{what} has no nodes; it needs at least one")
@@ -364,10 +361,7 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if a limit of a flow is not valid.
-
-    The limits are those of cycles, history, seconds and budgets.
-    """
+    """Raise InvalidFlow if a flow's limits (cycles, history, seconds, budgets) are not valid."""
     what = title(flow)
     for setting in ("max_rounds", "keep_turns", "keep_events"):
         check_limit(getattr(flow, setting), f"{what}: {setting}")

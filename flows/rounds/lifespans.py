@@ -48,7 +48,7 @@ registered_lifespans: Names[Lifespan[Any]] = Names("lifespan")
 
 
 class LifespanFailed(RetryableError):
-    """The lifespan of a round could not be opened here.
+    """Raised when the lifespan of a round could not be opened in this process.
 
     The round's node did not run. The round is tried again, in this process or on another worker,
     according to its retry policy. After the last attempt the run ends errored.
@@ -58,7 +58,7 @@ class LifespanFailed(RetryableError):
 
 
 class _Opened(Protocol):
-    """Something that is open in this process."""
+    """The opened resource of a lifespan in this process."""
 
     value: Any
 
@@ -102,7 +102,7 @@ class _OpenedOnLoop:
 
 
 def _fail(opened: Future[Any], task: Future[None]) -> None:
-    """Report the error of a task that opened nothing."""
+    """Give ``opened`` the error of its task, if the task ended before it opened anything."""
     if not opened.done():
         error = None if task.cancelled() else task.exception()
         opened.set_exception(error or RuntimeError("it was cancelled while it was opened"))
@@ -130,9 +130,9 @@ class Lifespan(Generic[D]):
         """Return the value of this lifespan. The first call in a process opens it.
 
         Raises:
-            LifespanFailed: it cannot be opened. The next call tries again.
-            InvalidFlow: its function returns no context manager.
-            FatalError: its function raised it, since no retry helps.
+            LifespanFailed: the lifespan cannot be opened. The next call tries again.
+            InvalidFlow: the lifespan's function returns no context manager.
+            FatalError: the lifespan's function raised it, since no retry helps.
         """
         if self._replacements:
             return self._replacements[-1]
@@ -150,7 +150,7 @@ class Lifespan(Generic[D]):
         """Close this lifespan in this process, if open. The next ``open`` opens it again.
 
         Raises:
-            Exception: whatever its function raises after its ``yield``.
+            Exception: whatever the lifespan's function raises after its ``yield``.
         """
         with self._lock:
             opened, self._opened = self._opened, None
@@ -160,7 +160,7 @@ class Lifespan(Generic[D]):
 
     @contextmanager
     def replaced(self, value: D) -> Iterator[D]:
-        """Use another value inside the ``with`` block, as a test does. It is for this process."""
+        """Use another value in this process inside the ``with`` block, as a test does."""
         self._replacements.append(value)
         try:
             yield value
@@ -250,7 +250,7 @@ def lifespan(make: Any = None, /, *, name: str | None = None) -> Any:
     process is killed. If it cannot be opened, the round is tried again, as after any error.
 
     Args:
-        name: registers it under this name, for flows written in YAML.
+        name: registers the lifespan under this name, for flows written in YAML.
 
     Raises:
         InvalidFlow: the name is not valid, or taken.

@@ -25,9 +25,9 @@ MOST_HEARD = 20
 #: Maximum characters of the remarks that one round reads, so that its commit fits
 #: (max_addition_bytes).
 MOST_CHARACTERS = 30_000
-#: Number of consecutive ends that the run has put off because of new remarks.
+#: Name of the value that counts the consecutive ends put off because of new remarks.
 PUT_OFF = "_put_off"
-#: After this many the run ends, and an event names the signals that are unread.
+#: Maximum of ``PUT_OFF``. Then the run ends, and an event names the signals that are unread.
 MOST_PUT_OFF = 8
 #: The observation of a ``finish`` that was put off.
 NOT_FINISHED = (
@@ -134,8 +134,9 @@ def put_off(
     """Return an end that is put off if the run has unread remarks.
 
     Args:
+        outcome: the end.
         advance: the outcome to commit in place of the end.
-        finish: the controller's decision, if it reads in the history that it was put off.
+        finish: the decision to end, to be recorded in the history as put off. None: no record.
         committed: the run's values.
     """
     times = committed.get(PUT_OFF, 0) + 1
@@ -149,18 +150,12 @@ def put_off(
 
 
 def open_asks(context: RoundContext) -> list[int]:
-    """Return the numbers of the open asks, oldest first.
-
-    The run has read them, and has not replied.
-    """
+    """Return the numbers of the questions that the run has read and not answered, oldest first."""
     return list(context.committed.get(OPEN_ASKS) or ())
 
 
 def after_replies(context: RoundContext) -> dict[str, Any]:
-    """Return the run's value of open asks after the replies of a round.
-
-    Empty if the round replied to none.
-    """
+    """Return the changed value of open questions after a round's replies. Empty without a reply."""
     replied = {number for name, number in context.mailbox.replies if name == ASK}
     if not replied:
         return {}

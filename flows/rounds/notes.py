@@ -18,7 +18,7 @@ from perdure.flows.core.errors import FatalError, InvalidFlow, UnstorableValue
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import suggest
 
-#: Form of a namespace, which is part of a key's name on the server.
+#: Form of a namespace, which is part of a key's name on the state server.
 NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+%-]{0,199}")
 #: Form of a note's key.
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
@@ -41,11 +41,11 @@ UNWRITTEN = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that a run has kept for later runs.
+    """A short text that a run has kept for later runs.
 
     Attributes:
-        key: its name in its namespace: letters, digits and ``_.:@+-``, at most 100.
-        text: its text.
+        key: the note's name in its namespace: letters, digits and ``_.:@+-``, at most 100.
+        text: the note's text.
         value: JSON data beside the text, or None.
         at: when it was written.
         run_id: the run that wrote it, or None if a client did.
@@ -74,10 +74,10 @@ class Note:
 
 
 class NoteStore(Protocol):
-    """A place that keeps notes. The default keeps them on the server of the runs.
+    """A store of notes. The default store is on the state server.
 
-    A flow with another store has it as its ``note_store``. The methods may be called by several
-    threads at once. An exception of theirs is one of the node that uses the notes.
+    A flow sets another store as its ``note_store``. Several threads may call the methods at once.
+    An exception of a method counts as one of the node that uses the notes.
     """
 
     def put(self, namespace: str, note: Note) -> None:
@@ -103,9 +103,9 @@ class Notes:
     """The notes under one namespace, for a run. See ``RoundContext.notes``.
 
     Args:
-        store: keeps them.
-        namespace: whose notes they are.
-        run_id: the run that writes.
+        store: keeps the notes.
+        namespace: the namespace, with its names in braces filled in.
+        run_id: the run that writes. None for a client.
     """
 
     def __init__(self, store: NoteStore, namespace: str, run_id: str | None = None) -> None:
@@ -115,19 +115,19 @@ class Notes:
     def put(self, text: str, key: str | None = None, value: Any = None) -> Note:
         """Keep a note for later runs. It replaces a note with the same key.
 
-        It is there at once, before the round commits. A round that is tried again puts the same
-        note once more, which changes nothing as long as it has the same key.
+        The note is stored at once, before the round commits. A round that is tried again puts the
+        same note once more, which changes nothing as long as it has the same key.
 
         Args:
             text: the text of the note, which searches find.
-            key: its name. None derives it from the text, so that equal texts are one note.
+            key: the note's name. None derives it from the text, so that equal texts are one note.
             value: JSON data or a pydantic model beside the text.
 
         Returns:
             The note. Its time is that of this worker's clock, until the note is read.
 
         Raises:
-            UnstorableValue: it is empty, too long or not JSON.
+            UnstorableValue: the note is empty, too long or not JSON.
             InvalidFlow: the key is not valid.
             RoundStopped: the run has left this step.
         """
@@ -144,8 +144,8 @@ class Notes:
         """Return the notes that fit the words, the best first.
 
         Without words, return the newest first. The default store finds plain words: a note fits if
-        it has one of them, or a longer word that begins with it. Notes with more of them come
-        first, and newer ones before older ones.
+        it has one of the words, or a longer word that begins with one. Notes with more of the words
+        come first, and newer notes before older ones.
         """
         return list(self._store.search(self.namespace, words, limit))[:limit]
 
@@ -175,16 +175,18 @@ class NoteAccess:
         )
 
     def shown(self, artifact: Callable[[str], str], read: Callable[[], str]) -> str:
-        """Return the notes that the run's prompts show. A run's own are read once, at its start.
+        """Return the text of the notes that the run's prompts show.
+
+        A worker's subclass reads them once in a run, and keeps the text as an artifact.
 
         Args:
-            artifact: reads an artifact of the run by name; raises KeyError.
-            read: reads and words them.
+            artifact: reads an artifact of the run by name. Raises KeyError for an unknown name.
+            read: reads the notes, and returns them as one text.
         """
         return read()
 
 
-#: Of a context that no worker has made.
+#: For a context that no worker has made.
 NO_NOTES = NoteAccess()
 
 
@@ -192,8 +194,8 @@ class NotesIn(NoteAccess):
     """The notes of one store, for contexts in tests.
 
     Args:
-        store: keeps them.
-        facts: the texts for the names in a namespace, by name.
+        store: keeps the notes.
+        facts: the texts for the names in braces in a namespace, by name.
     """
 
     def __init__(self, store: NoteStore, facts: Mapping[str, str] | None = None) -> None:
@@ -205,7 +207,7 @@ class NotesIn(NoteAccess):
 
 
 def check_namespace(template: object, what: str = "the namespace") -> None:
-    """Raise InvalidFlow if a namespace is not valid. An unknown fact of a run makes it invalid."""
+    """Raise InvalidFlow if a namespace, or a name in its braces, is not valid."""
     if isinstance(template, str):
         for name in _PLACE.findall(template):
             if name not in FACTS[:-1] and not name.removeprefix("labels."):
@@ -224,10 +226,10 @@ def check_namespace(template: object, what: str = "the namespace") -> None:
 
 
 def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) -> str:
-    """Return a namespace with its names in braces filled in. The texts are facts of a run.
+    """Return a namespace with facts of a run in place of the names in braces.
 
     Args:
-        facts: returns the facts that the run has.
+        facts: returns the facts of the run, by name.
         where: the run and the step, for error texts.
 
     Raises:
@@ -265,7 +267,7 @@ def _option(fact: str) -> str:
 
 
 def checked_note(text: object, key: object, value: object) -> Note:
-    """Return a note of these parts, without its time.
+    """Return a valid note of these parts. Its time is not set.
 
     Raises:
         UnstorableValue: the text is empty or no text, or the value is not JSON.
@@ -280,10 +282,10 @@ def checked_note(text: object, key: object, value: object) -> Note:
 
 
 def checked_key(key: object) -> str:
-    """Return the key of a note.
+    """Validate the key of a note, and return it.
 
     Raises:
-        InvalidFlow: it is not valid.
+        InvalidFlow: the key is not valid.
     """
     if not isinstance(key, str) or not KEY.fullmatch(key):
         raise InvalidFlow(
@@ -294,9 +296,9 @@ def checked_key(key: object) -> str:
 
 
 def fitting(notes: Iterable[Note], words: str, limit: int) -> list[Note]:
-    """Return the notes that fit the words: those with most of them first, then the newest.
+    """Return the notes that have most of the words, the newest first among equals.
 
-    Without words they are the newest.
+    Without words, return the newest notes.
     """
     wanted = set(_WORD.findall(words.casefold()))
     newest = sorted(notes, key=lambda note: note.at, reverse=True)
@@ -309,7 +311,7 @@ def fitting(notes: Iterable[Note], words: str, limit: int) -> list[Note]:
 
 
 def _rank(note: Note, wanted: Iterable[str]) -> int:
-    """Return how many of the words a note has."""
+    """Return how many of the words ``wanted`` a note has."""
     value = "" if note.value is None else canonical(note.value)
     held = set(_WORD.findall(f"{note.key} {note.text} {value}".casefold()))
     return sum(

@@ -44,8 +44,8 @@ class Endpoint:
 class Providers:
     """The permission to send requests to model providers. This default lets every round send them.
 
-    The runtime's subclass allows one probing request per provider in the whole fleet. The scope of
-    a provider's limits identifies it: an endpoint, a model and a key.
+    The runtime's subclass allows one probing request per provider in the whole fleet. The argument
+    ``provider`` identifies the scope of a provider's limits: an endpoint, a model and a key.
     """
 
     def enter(self, provider: str, attempt: Attempt) -> None:

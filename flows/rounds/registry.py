@@ -63,7 +63,7 @@ Source = Callable[[bool], Iterable[tuple[str, Callable[[], WrittenFlow]]]]
 
 
 class FlowNotFound(InvalidFlow, LookupError):
-    """No flow of this name is registered, installed or shipped."""
+    """Raised when no flow of a name is registered, installed or shipped."""
 
     code = "flow-not-found"
 
@@ -117,7 +117,7 @@ def not_found_text(name: str, announced: Iterable[str] = ()) -> str:
 
 
 def registered() -> Mapping[str, Callable[[], Flow]]:
-    """Return all flows by name, after loading every source. Call one to get a fresh flow object."""
+    """Return a function that makes a fresh flow object, by flow name. Every source is loaded."""
     _load_all()
     return {name: partial(make, name) for name in sorted(_definitions)}
 
@@ -138,7 +138,7 @@ def is_shipped(name: str) -> bool:
 
 
 def load_failures() -> Mapping[str, str]:
-    """Return the flow modules and files that failed to load. The values are the reasons."""
+    """Return the reasons why flow modules and files failed to load, by module or file."""
     return dict(_failures)
 
 
@@ -310,7 +310,7 @@ def _is_shipped(definition: Any) -> bool:
 def _origin(definition: Any) -> object:
     """Return the identity of a flow's definition: the file and name of its class, say.
 
-    It is unchanged after a reload, or if the module also runs as a script.
+    A reload of the module does not change the identity, nor does running the module as a script.
     """
     if isinstance(definition, WrittenFlow):
         return definition.origin

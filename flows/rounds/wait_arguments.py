@@ -17,7 +17,7 @@ def checked_signal(name: str) -> str:
     """Validate the name of a signal, and return it.
 
     Raises:
-        InvalidFlow: it is not valid.
+        InvalidFlow: the name is not valid.
     """
     if not isinstance(name, str) or not is_name(name):
         raise InvalidFlow(
@@ -31,7 +31,7 @@ def checked_topic(topic: str) -> str:
     """Validate a topic, and return it.
 
     Raises:
-        InvalidFlow: it is not valid.
+        InvalidFlow: the topic is not valid.
     """
     if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
         raise InvalidFlow(

@@ -32,9 +32,9 @@ from perdure.flows.rounds.children import (
 )
 from perdure.flows.rounds.wait_arguments import checked_seconds, checked_signal
 
-#: Signals of which a wait may expect one.
+#: Maximum number of signal names in one wait.
 MOST_NAMES = 8
-#: Waits of one step. Each leaves a mark that every attempt of the step reads.
+#: Maximum waits of one step. Each leaves a record that every attempt of the step reads.
 MOST_WAITS = 64
 #: The record of a wait that timed out, under ``~NAME``.
 TIMED_OUT = "null"
@@ -52,7 +52,7 @@ class ReceivedSignal:
         name: the name of the signal.
         number: its number among the run's signals of this name, from 1.
         payload: JSON data.
-        at: when it arrived, by the server's clock.
+        at: when it arrived, by the state server's clock.
         by: the sender's name, if given.
     """
 
@@ -69,9 +69,10 @@ class Wait:
 
     Attributes:
         name: its name in the step.
-        signals: the signals that end it. The value counts the unread ones that the node needs.
-        seconds: the time that ends it; None waits for ever.
-        children: the child runs that end it.
+        signals: the names of the signals that end the wait, each with the number of unread signals
+            that have to be there.
+        seconds: the time after which the wait ends; None waits for ever.
+        children: the child runs that end the wait.
     """
 
     name: str
@@ -105,17 +106,19 @@ class Mailbox:
     subclass reads them from the store.
 
     Args:
-        journal: has the waits of this step that the time has ended.
+        journal: has the records of this step's waits that timed out.
 
     Attributes:
-        used: the number of the newest signal that this round used, by name. Its commit takes them.
+        used: the number of the newest signal that this round used, by name. The round's commit
+            takes them.
         parked: the wait that ended this round because it is not over.
-        joined: the groups that this round has joined. Its commit forgets them.
+        joined: the groups that this round has joined. The round's commit forgets them.
         replies: this round's replies to signals, as JSON texts by name and number.
     """
 
     # Most rounds never use their mailbox, so a new one has empty defaults only.
     used: Mapping[str, int] = MappingProxyType({})
+    _first_used: Mapping[str, int] = MappingProxyType({})
     parked: Wait | None = None
     joined: tuple[str, ...] = ()
     replies: Mapping[tuple[str, int], str] = MappingProxyType({})
@@ -173,7 +176,7 @@ class Mailbox:
     def let_children_end(self, *ended: Ended, wait: str = "1", total: int | None = None) -> None:
         """Set the ends of a wait's children, in a node's test.
 
-        Without any, its children have been started, and go on.
+        Without ``ended``, the children have been started and still run.
 
         Args:
             wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
@@ -196,9 +199,9 @@ class Mailbox:
     def wait_for(
         self, signals: Sequence[str], timeout: Any, name: str | None
     ) -> ReceivedSignal | None:
-        """Return the first of some signals, or raise ``Parked``.
+        """Return the first of some signals, or raise ``Parked`` to pause the run.
 
-        ``Parked`` pauses the run. See ``RoundContext.wait_for``.
+        See ``RoundContext.wait_for``.
 
         Returns:
             None if the time is over.
@@ -209,7 +212,7 @@ class Mailbox:
                 f"wait_for expects 1 to {MOST_NAMES} names of signals, got {len(names)}"
             )
         seconds = None if timeout is None else checked_seconds(timeout)
-        counts = {each: self._used(each) + 1 for each in names}
+        counts = {each: self._needed(each) for each in names}
         wait = Wait(self._named(name), counts, seconds)
         if self._has_timed_out(wait):
             return None
@@ -223,9 +226,9 @@ class Mailbox:
         return self._take_first([checked_signal(name)])
 
     def next_after(self, name: str, number: int) -> ReceivedSignal | None:
-        """Return the next unused signal after the one of this number.
+        """Return the next signal after the one of this number, without using it.
 
-        None if the run has no such signal now. It stays unused.
+        None if the run has no such signal now.
         """
         used = self.used
         self.used = {**used, name: max(number, self._used(name))}
@@ -235,20 +238,17 @@ class Mailbox:
             self.used = used
 
     def hear(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Take all unread signals of these names, in order of arrival. At most ``most`` are taken.
+        """Take the first ``most`` unread signals of these names, in order of arrival.
 
         Another attempt of this round may find more.
         """
         signals = self.all_unread(names, most)
         for signal in signals:
-            self.used = {**self.used, signal.name: signal.number}
+            self._use(signal)
         return signals
 
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Return the unread signals of these names, in order of arrival.
-
-        At most ``most`` are returned.
-        """
+        """Return the first ``most`` unread signals of these names, in order of arrival."""
         unread = (each for each in self._sent if each.name in names)
         return [each for each in unread if each.number > self._used(each.name)][:most]
 
@@ -269,7 +269,7 @@ class Mailbox:
         name: str | None,
         options: GroupOptions,
     ) -> Group:
-        """Return the ends of a group's children, or raise ``Parked``. ``Parked`` pauses the run.
+        """Return the ended children of a group, or raise ``Parked`` to pause the run.
 
         The runtime starts children that do not exist yet. See ``RoundContext.gather``.
         """
@@ -305,7 +305,7 @@ class Mailbox:
         return group
 
     def join(self, group: str, until: Until, timeout: Any, name: str | None) -> Group:
-        """Return the ends of a started group's children, or raise ``Parked``.
+        """Return the ended children of a started group, or raise ``Parked`` to pause the run.
 
         See ``RoundContext.join``.
         """
@@ -341,13 +341,13 @@ class Mailbox:
         return self._groups.get(name)
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check children, and return the texts to start them from."""
+        """Check children, and return the texts from which the runtime starts them. Here none."""
         return ()
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signal of each name.
+        """Return the next signal of each name that is unread and not used by this round.
 
-        They are in the order of their arrival. A signal that this round has used does not count.
+        The signals are in the order of their arrival.
         """
         found: dict[str, ReceivedSignal] = {}
         for signal in self._sent:
@@ -362,8 +362,21 @@ class Mailbox:
         unread = self.unread(names)
         if not unread:
             return None
-        self.used = {**self.used, unread[0].name: unread[0].number}
+        self._use(unread[0])
         return unread[0]
+
+    def _use(self, signal: ReceivedSignal) -> None:
+        self.used = {**self.used, signal.name: signal.number}
+        self._first_used = {signal.name: signal.number, **self._first_used}
+
+    def _needed(self, name: str) -> int:
+        """Return how many signals of a name the step needs that no commit has taken.
+
+        When the wait is over, the step begins anew. It then needs the signals that it has used
+        before this wait again, and one more.
+        """
+        first = self._first_used.get(name)
+        return 1 if first is None else self.used[name] - first + 2
 
     def _named(self, name: str | None) -> str:
         if len(self._names) == MOST_WAITS:
@@ -390,7 +403,7 @@ class Mailbox:
         raise Parked(wait)
 
 
-#: Why the code that is being run must not wait. Each of several threads of a round has its own.
+#: Why the running code must not wait, or None. Each thread of a round has its own value.
 _REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
 
 
@@ -408,5 +421,5 @@ def no_waits(reason: str) -> Iterator[None]:
 
 
 def waits_are_refused() -> bool:
-    """Return whether this code runs inside a ``no_waits`` block: it is that of a step."""
+    """Return whether this code runs inside a ``no_waits`` block, as a step's code does."""
     return _REFUSED.get() is not None

@@ -1,4 +1,4 @@
-"""Digests of step arguments. They tell a journal that entries were mixed up.
+"""Digests of step arguments. They show when a journal's entry belongs to another step.
 
 The journal finds the entry of a step by its name and its number. If the function of a workflow asks
 for its steps in another order, the name and the number fit, and the arguments do not.
@@ -22,7 +22,7 @@ INCOMPARABLE = "-"
 SIZE = 9
 #: How deep values are read that JSON does not know.
 DEEPEST = 8
-#: Types of which equal values have equal JSON, and the characters of a text whose digest is kept.
+#: Arguments whose digests are cached: values of ATOMS, and texts of at most LONGEST characters.
 ATOMS = frozenset((str, int, bool, type(None)))
 LONGEST = 200
 
@@ -31,9 +31,10 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", 
 
 
 def digest_of(value: Any) -> str:
-    """Return a short digest of a value. It is the same in each process, or INCOMPARABLE.
+    """Return a short digest of a value that is the same in each process.
 
-    Sets are sorted. Models, dataclasses, dates and the like are read as JSON.
+    Sets are sorted. Models, dataclasses, dates and the like are read as JSON. A value that has no
+    such form gets INCOMPARABLE.
     """
     try:
         text = _encode(value)
@@ -74,9 +75,9 @@ def _digest_of_atoms(*args: Any) -> str:
 
 
 def _hidden(function: Any, depth: int) -> list[Any]:
-    """Return the hidden values of a function that can be compared.
+    """Return the values that a function holds besides its arguments, as JSON data.
 
-    Hidden values are not among its arguments.
+    ``digest_of_call`` lists them. Values that cannot be compared are left out.
     """
     if depth == 0:
         return []
@@ -114,10 +115,10 @@ def _comparable(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Return a value as JSON data.
+    """Return a value as JSON data. At most ``depth`` levels of nesting are read.
 
     Raises:
-        TypeError, ValueError: it has no form that is the same in each process.
+        TypeError, ValueError: the value has no form that is the same in each process.
     """
     if value is None or isinstance(value, str | int | float | bool):
         return value

@@ -1,7 +1,4 @@
-"""The common part of the steps of plain functions and of coroutine functions.
-
-It converts the calls of a workflow's function to requests.
-"""
+"""Base of ``Steps`` and ``AsyncSteps``. It converts a workflow function's calls to requests."""
 
 from __future__ import annotations
 
@@ -43,10 +40,10 @@ Duration = float | timedelta | str
 
 
 class Restart(BaseException):
-    """The restart of a function without its journal. No code may catch it and continue.
+    """Raised to restart a workflow's function with an empty journal. No code may catch it.
 
     Args:
-        inputs: the inputs from now on; None keeps them.
+        inputs: the run's inputs from now on. None keeps the inputs that it has.
     """
 
     def __init__(self, inputs: Mapping[str, Any] | None) -> None:
@@ -70,7 +67,7 @@ class Script(Protocol):
 
 
 class BaseSteps:
-    """Methods that do not wait, and requests of the others."""
+    """The methods of steps that do not wait. For the other methods it creates the requests."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -78,7 +75,7 @@ class BaseSteps:
 
     @property
     def context(self) -> RoundContext:
-        """The context of the round that is being played. It is another one in each round."""
+        """The context of the current round. Each round has its own."""
         return self._script.context
 
     @property
@@ -113,7 +110,7 @@ class BaseSteps:
         return [self.context.file(each.name) for each in self.context.files]
 
     def now(self) -> datetime:
-        """Return the time of the first pass over this line, in UTC."""
+        """Return the time in UTC at which the run first made this call."""
         key = self._key("now", None)
         entry = self._script.known.get(key)
         if entry is None:
@@ -152,7 +149,7 @@ class BaseSteps:
         """Take a topic. Signals to the topic then reach this run.
 
         Raises:
-            TopicTaken: another live run holds it.
+            TopicTaken: another live run holds the topic.
         """
         key = self._key("listen", None)
         if key not in self._script.known:
@@ -165,28 +162,28 @@ class BaseSteps:
         A run of very many steps stays small in this way.
 
         Args:
-            inputs: the inputs from now on; None keeps them.
+            inputs: the run's inputs from now on. None keeps the inputs that it has.
         """
         raise Restart(inputs)
 
     def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has an unreached entry for these arguments.
-
-        The function has not asked for it yet.
+        """Return whether the journal has a matching entry that the function has not requested yet.
 
         Args:
+            name: the entry's key without its number.
             of: the digest of the arguments.
         """
         return self._script.is_ahead(kind, name, of)
 
     def is_replaying(self) -> bool:
-        """Return whether the journal has entries that the function has not reached."""
+        """Return whether the journal has entries that the function has not requested yet."""
         return self._script.is_replaying()
 
     def is_answered_ahead(self, name: str) -> bool:
-        """Return whether a person has answered a question not reached yet.
+        """Return whether a person has answered a question that the function has not asked yet.
 
-        The function asks it under this name.
+        Args:
+            name: the key of the question, without its number.
         """
         asked = self.context.asked
         if not (self.context.answered and isinstance(asked, Mapping)):
@@ -298,7 +295,9 @@ class BaseSteps:
         """Return the request of a wait.
 
         Args:
-            compared: its arguments, if a wait of the same name and other arguments is another one.
+            wait: carries the wait out, given the round's context and the wait's key.
+            compared: the wait's arguments, if the same name with other arguments is a different
+                wait. None if the name alone identifies it.
         """
         key = self._key(kind, name)
         of = "" if compared is None else digest_of(compared)
@@ -351,7 +350,7 @@ class BaseSteps:
 
 
 def _validate(method: str, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raise InvalidFlow if a method does not have an option."""
+    """Raise InvalidFlow if one of a method's ``options`` is not among its ``known`` ones."""
     for option in options:
         if option not in known:
             raise InvalidFlow(f"steps.{method} has no option {option!r}; {suggest(option, known)}")

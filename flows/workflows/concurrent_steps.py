@@ -1,4 +1,4 @@
-"""The parts of one step among several that a round of a workflow carries out at the same time.
+"""Contexts, mailboxes and time limits of steps that a workflow's round carries out concurrently.
 
 Each step has its own context with its records, values, spending, facts, signals and time limit. The
 round merges the contexts when all steps are done.
@@ -57,7 +57,10 @@ class Sibling:
     def with_beside(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record of the step: its result, and the changes that it made to its context.
 
-        A later attempt of the round does not carry the step out again, and needs it.
+        A later attempt of the round reads it (``take_over``), and does not carry the step out.
+
+        Args:
+            told: the step's entry as data (``JournalEntry.told``).
         """
         context = self.context
         replies = [[name, number, text] for (name, number), text in self.mailbox.replies.items()]
@@ -68,7 +71,7 @@ class Sibling:
         }
 
     def take_over(self, told: Mapping[str, Any]) -> None:
-        """Restore a step's changes to its context from an earlier attempt."""
+        """Restore a step's changes to its context from the record of an earlier attempt."""
         self.context.remembered.update(told.get(REMEMBERED, {}))
         self.context.told.update(told.get(TOLD, {}))
         replies = {(name, number): text for name, number, text in told.get(REPLIES, ())}
@@ -76,7 +79,7 @@ class Sibling:
 
 
 def put_together(context: RoundContext, siblings: Sequence[Sibling]) -> None:
-    """Merge the contexts of several steps into that of their round, in order."""
+    """Merge the contexts of several steps into the context of their round, in order."""
     for each in siblings:
         context.spend(**each.context.spent)
         context.told.update(each.context.told)
@@ -114,12 +117,12 @@ class StepSignals(Signals):
         self.of_round.progress = report
 
 
-#: Seconds between two looks whether a round was cancelled or a step's time is over.
+#: Seconds between two checks whether a round was cancelled or a step has timed out.
 POLL_SECONDS = 0.05
 
 
 class TimeLimits:
-    """Cancels steps that time out or whose round is cancelled, while the block runs.
+    """A context manager that cancels steps that time out or whose round is cancelled.
 
     Args:
         steps: the steps, each with its context.
@@ -169,7 +172,7 @@ class _PartOf(LiveText):
         self._shared, self._key = shared, key
 
     def write(self, text: str, kind: str, part: str) -> None:
-        """Show a piece of text."""
+        """Show a piece of the step's text, as ``LiveText.write`` does."""
         self._shared.write(text, kind, f"{self._key}.{part}" if part else self._key)
 
 
@@ -198,12 +201,12 @@ class SiblingMailbox(Mailbox):
             return self._shared.hook(name)
 
     def listen(self, topic: str) -> None:
-        """Take a topic for the run."""
+        """Take a topic for the run. Signals to the topic then reach it."""
         with self._both:
             self._shared.listen(topic)
 
     def take(self, name: str) -> ReceivedSignal | None:
-        """Return the next signal of this name that no step has. None if there is no such signal."""
+        """Return the next signal of this name that no step has taken, or None."""
         checked_signal(name)
         with self._both:
             count = self._count.get(name, 0) + 1
@@ -229,12 +232,12 @@ class SiblingMailbox(Mailbox):
         )
 
 
-#: Begins the names of the records of signals that a step has taken, in its scope.
+#: Prefix, after the step's scope, of the names of records of signals that the step has taken.
 TAKEN = "~take "
 
 
 def _taken(journal: Journal) -> dict[str, int]:
-    """Return the newest signal number taken by a step, by name."""
+    """Return the highest number among the signals that steps have taken, by the signal's name."""
     taken: dict[str, int] = {}
     for key, text in list(journal.recorded.items()):
         _, is_taken, rest = key.partition(f"{SCOPE}{TAKEN}")

@@ -18,7 +18,7 @@ from perdure.flows.core.summaries import safe_text
 from perdure.flows.workflows.arguments import INCOMPARABLE
 
 Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched", "listen"]
-#: Kinds that the function does not wait for. They are found by their key, in any order.
+#: Kinds of entries that the function does not wait for. It may request them in any order.
 MARKS = ("now", "patched", "listen")
 #: The types of JSON data that a function could change.
 CONTAINERS = (dict, list)
@@ -27,7 +27,7 @@ LONGEST = 65_536
 
 
 class StepFailed(PerdureError):
-    """A step of a workflow failed, and is not retried. The function may catch the error.
+    """Raised when a step of a workflow failed and is not retried. The function may catch it.
 
     Attributes:
         step: the name of the step.
@@ -49,9 +49,9 @@ class StepFailed(PerdureError):
 
 
 class Diverged(CodeDoesNotFit):
-    """A workflow's function departs from its journal.
+    """Raised when a workflow's function makes other requests than its journal has.
 
-    Most often its code was changed while the run was live (``CodeDoesNotFit``).
+    Most often the code was changed while the run was live (``CodeDoesNotFit``).
     """
 
     code = "diverged"
@@ -62,10 +62,10 @@ class JournalEntry:
     """One entry of the journal.
 
     Attributes:
-        key: the name under which the function asked for it, with a number from the second time on.
-        kind: the kind of its request.
-        result: JSON data. None if it failed.
-        error: the class and the message of the exception. None if it did not fail.
+        key: the name of the request, with a number from the second request of this name on.
+        kind: the kind of the request.
+        result: JSON data. None if the request failed.
+        error: the class and the message of the exception. None if the request did not fail.
         args: the arguments of a step by name, cut short, for people who read the history.
         cause: the exception, in the process in which it was raised.
         of: the digest of the arguments, or INCOMPARABLE. Empty in an entry of an older release.
@@ -93,14 +93,17 @@ class JournalEntry:
         return cls(key, kind, None, told, args, error, of)
 
     def told(self) -> dict[str, Any]:
-        """Return the entry as recorded before its round's commit."""
+        """Return the entry as data, for a record that is made before the round's commit."""
         return {"kind": self.kind, "of": self.of or INCOMPARABLE, **self._outcome(self.result)}
 
     def turn(self, artifact: str) -> tuple[Turn, dict[str, str]]:
-        """Return the turn, and the artifact of a long result.
+        """Return the entry as a turn of the history, and the artifact of a long result.
 
         Args:
             artifact: the name of the artifact for a long result.
+
+        Returns:
+            The turn, and a dict: the artifact's text by its name, or empty if the result is short.
         """
         text = canonical(self.result)
         kept = {artifact: text} if len(text.encode()) > LONGEST else {}
@@ -144,8 +147,12 @@ def as_stored(value: Any) -> Any:
 def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntry:
     """Return the entry recorded or committed under a key.
 
+    Args:
+        told: the recorded data, or the observation of the turn.
+        artifact: returns the text of an artifact of the run by its name.
+
     Raises:
-        FatalError: it is not an entry.
+        FatalError: ``told`` is not an entry.
     """
     if type(told) is dict and "result" in told:  # as most are; a pattern takes longer
         return JournalEntry(key, told.get("kind", "step"), told["result"], of=told.get("of", ""))
@@ -163,7 +170,10 @@ def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntr
 
 
 def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[JournalEntry]:
-    """Return the journal from a run's history, oldest first.
+    """Return the journal from a run's history, oldest entry first.
+
+    Args:
+        artifact: returns the text of an artifact of the run by its name.
 
     Raises:
         FatalError: a turn is not an entry.

@@ -1,8 +1,8 @@
-"""The event loop of a workflow's coroutine. It runs the ready callbacks and then stands still.
+"""The event loop of a workflow's coroutine. It runs the ready callbacks and then stops.
 
-The coroutine of a workflow is run again from its beginning, and must reach the same place each
-time. So it runs on a loop of its own: callbacks run in the order of their creation, nothing comes
-from outside, and no time passes. Temporal's Python SDK runs its workflows in this way.
+The coroutine is run again from its beginning, and must make the same requests each time. So it has
+an event loop of its own: callbacks run in the order of their creation, nothing comes from outside,
+and no time passes. Temporal's Python SDK runs its workflows in this way.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         self._made = 0
 
     def settle(self) -> None:
-        """Run all that is ready, until nothing is."""
+        """Run ready callbacks until none is left."""
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:
@@ -62,13 +62,13 @@ class ReplayLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
 
     def is_idle(self) -> bool:
-        """Return whether nothing is ready except the running callback."""
+        """Return whether no callback is ready besides the running one."""
         return not self._ready
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run a callback behind all that are ready."""
+        """Run a callback after all that are ready now."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -109,7 +109,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """Forget all that is ready."""
+        """Close the loop, and drop its ready callbacks."""
         self._closed = True
         self._ready.clear()
 
@@ -146,10 +146,9 @@ _as_completed = asyncio.as_completed
 
 @functools.wraps(_as_completed)
 def _in_given_order(fs: Iterable[Any], **options: Any) -> Any:
-    """Make the tasks of ``asyncio.as_completed`` in the given order.
+    """Call ``asyncio.as_completed``. In a workflow, create the tasks in the order of ``fs``.
 
-    Outside of a workflow it changes nothing. The library first puts the coroutines into a set,
-    whose order differs between processes.
+    ``asyncio`` itself puts the coroutines into a set, whose order differs between processes.
     """
     if isinstance(events._get_running_loop(), ReplayLoop):
         fs = [asyncio.ensure_future(each) for each in fs]

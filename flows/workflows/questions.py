@@ -1,6 +1,6 @@
 """Questions of a workflow to people. Concurrent questions are child runs.
 
-A run has one open question. So a child run asks each of several questions
+A run can have only one open question. So each of several questions is asked by its own child run
 (``perdure.flows.library.workflow_question``), and people answer them in any order.
 """
 
@@ -19,12 +19,12 @@ from perdure.flows.workflows.requests import AskRequest, Request
 
 #: The flow that asks one of several questions.
 FLOW = "workflow-question"
-#: The value with the faults of the last answers, by the key of the question.
+#: Name of the run's value that says what is wrong with the last answers, by the question's key.
 FAULTS = "_unfit"
 
 
 def answered(requests: Sequence[Request], context: RoundContext) -> AskRequest | None:
-    """Return the question that a person answered in this run itself. None if there is none."""
+    """Return the request whose question a person answered in this run itself, or None."""
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)):
         return None
@@ -36,7 +36,7 @@ def interrupt_of(request: AskRequest, fault: str) -> Interrupt:
     """Return the interrupt that asks a question.
 
     Args:
-        fault: the fault of the last answer. Empty if there was none.
+        fault: what is wrong with the last answer. Empty if there was no answer yet.
     """
     data: dict[str, Any] = {"asks": request.key}
     if request.expects is not None:
@@ -54,14 +54,14 @@ def ask_all(
     """Ask several questions at once, and wait for all answers.
 
     Args:
-        faults: the faults of the last answers, by the key of the question.
+        faults: what is wrong with the last answers, by the key of the question.
 
     Returns:
-        The entries of valid answers, in the order of their arrival, and the faults of the others.
-        Questions with a fault are asked again.
+        The entries of valid answers, in the order of their arrival, and what is wrong with the
+        others, by key. The caller asks those questions again.
 
     Raises:
-        Parked: some are not answered yet.
+        Parked: a question is not answered yet.
     """
     children = []
     for request in requests:

@@ -28,9 +28,9 @@ class Request:
     """One request that the function waits for.
 
     Attributes:
-        key: its name in the journal.
+        key: the request's name in the journal.
         kind: the kind of the request.
-        of: the digest of its arguments. Empty if they are not compared.
+        of: the digest of the request's arguments. Empty if they are not compared.
     """
 
     key: str
@@ -53,9 +53,9 @@ class AskRequest(Request):
     expects: TypeAdapter[Any] | None = None
 
     def read(self, answer: Any) -> tuple[Any, str]:
-        """Return an answer as JSON data of its type, and its fault.
+        """Return the answer as JSON data of the expected type, and what is wrong with it.
 
-        The fault is empty if the answer is valid.
+        The text of what is wrong is empty if the answer is valid.
         """
         if self.expects is None:
             return answer, ""
@@ -75,7 +75,7 @@ class WaitRequest(Request):
     """A wait for a time, a signal or child runs.
 
     Attributes:
-        wait: waits with the round's context, and returns JSON data. It may raise ``Parked``.
+        wait: called with the round's context. It returns JSON data, or raises ``Parked``.
     """
 
     wait: Callable[[RoundContext], Any] = lambda context: None
@@ -83,7 +83,7 @@ class WaitRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class _NoArguments:
-    """The arguments of a step, as passed by the workflow's function."""
+    """The arguments that a step still takes: none. ``StepRequest.function`` has them all."""
 
     wants_context: bool
 
@@ -102,10 +102,10 @@ class StepRequest(Request):
 
     Attributes:
         target: the step's function.
-        args: its arguments.
+        args: the arguments of the function.
         shown: JSON that people see in place of the arguments. None: the arguments.
-        summarize: returns the view of its result for people who watch. None: the result.
-        listener: who reads a person's words about it: ``workflow`` or ``model``.
+        summarize: converts the result to what people see of it. None: the result.
+        listener: who reads a person's words about the step: ``workflow`` or ``model``.
     """
 
     target: Callable[..., Any] = lambda: None
@@ -123,7 +123,7 @@ class StepRequest(Request):
 
     @property
     def name(self) -> str:
-        """The name under which it is carried out."""
+        """The step's key, which is the name of its command."""
         return self.key
 
     @property
@@ -133,14 +133,14 @@ class StepRequest(Request):
 
     @property
     def arguments(self) -> _NoArguments:
-        """The arguments that are not part of ``function``."""
+        """The arguments besides those in ``function``: none."""
         return _NoArguments(takes_context(self.target))
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return no arguments.
+        """Return an empty dict: no arguments of a step can be changed.
 
         Raises:
-            BadReply: a person wants to change them.
+            BadReply: ``args`` has arguments, because a person wants to change them.
         """
         return self.arguments.check(args, f"step {self.key!r}")
 
@@ -158,7 +158,7 @@ class StepRequest(Request):
         return {name: _fact(value, most) for name, value in bound.items()}
 
     def plan(self) -> dict[str, Any]:
-        """Return the settings of this step that its round needs."""
+        """Return the time limit and the retry policy of this step, as far as they are set."""
         told = {
             "timeout": self.timeout,
             "retry": None if self.retry is None else self.retry.to_data(),
@@ -183,7 +183,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function.
 
     Raises:
-        TypeError, ValueError: it has none, or cannot be remembered.
+        TypeError, ValueError: the function has no signature, or cannot be in a weak dictionary.
     """
     found = _signatures.get(function)
     if found is None:

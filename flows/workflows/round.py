@@ -43,19 +43,19 @@ from perdure.flows.workflows.step_times import carry_out_in_time, is_out_of_time
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
-#: The value with the runtime's settings for the next step.
+#: Name of the run's value with the time limit and the retry policy of the next round.
 PLAN = "_next"
-#: Steps that are carried out at the same time.
+#: Maximum number of steps that are carried out at the same time.
 TOGETHER = 16
 #: Attempts of a round whose steps have their own limits.
 UNLIMITED = 1_000_000
-#: Characters of an argument in the history.
+#: Maximum characters of an argument in the history.
 SHOWN = 200
 WAITS = (
     "step {!r} waits. A step holds a worker, so it must not. Wait in the function of the workflow: "
     "steps.sleep(...), steps.wait_for(...), steps.child(...)"
 )
-#: Characters of a result in words, in the history.
+#: Maximum characters of a result's text (``WorkflowRound._explained``) in the history.
 MOST_WORDS = 4_000
 
 
@@ -67,8 +67,8 @@ class WorkflowRound:
         marks: entries that the function noted (``now``, ``patched``, ...). The commit appends them
             before ``new``.
         replayed: number of journal entries read to get back to where the run was.
-        changed: keys of entries whose step has other arguments now.
-        faults: the faults of people's last answers, by the key of the question.
+        changed: keys of entries whose step now has other arguments than the journal.
+        faults: what is wrong with people's last answers, by the key of the question.
     """
 
     def __init__(self, node: str, context: RoundContext) -> None:
@@ -86,11 +86,11 @@ class WorkflowRound:
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Carry out the pending requests of a function, within this round's limits.
 
-        First its steps, then its questions, then its waits. The results of the round are committed
-        before it begins anything else.
+        Steps come first, then questions, then waits. A round that has results is committed before
+        anything else begins.
 
         Returns:
-            The new entries, or the outcome of the round.
+            The new entries, or the outcome with which the round ends.
 
         Raises:
             Parked: the run waits.
@@ -137,7 +137,7 @@ class WorkflowRound:
 
         Args:
             node: the node of the next round.
-            plan: the runtime's settings for that round.
+            plan: the time limit and the retry policy of that round (``plan_of``).
             following: the keys of the next round's steps.
         """
         turns, artifacts = self.turns()
@@ -170,7 +170,7 @@ class WorkflowRound:
         return replace(turn, command=replace(turn.command, extras=extras))
 
     def summary(self) -> dict[str, Any]:
-        """Return a short summary of this round, for watchers."""
+        """Return a short summary of this round, for people who watch the run."""
         if not self.new:
             return {}
         steps: dict[str, Any] = {"did": [entry.key for entry in self.new]}
@@ -215,9 +215,9 @@ class WorkflowRound:
         return entries
 
     def _carry_out_alone(self, step: StepRequest) -> JournalEntry | Interrupt:
-        """Carry out the only step of the round. If the function may catch its failure, note it.
+        """Carry out the only step of the round. Add its failure to the round's trace.
 
-        Otherwise the trace would show a round without an error.
+        The function may catch the failure, and the trace would then show a round without an error.
         """
         began, context = time_ns(), self._context
         if step.timeout is not None:
@@ -251,10 +251,9 @@ class WorkflowRound:
         return [each.result() for each in futures]
 
     def _carry_out_beside(self, sibling: Sibling) -> JournalEntry | Interrupt:
-        """Carry out one of several steps, or return its recorded entry.
+        """Carry out one of several steps, or return the entry recorded by an earlier attempt.
 
-        An earlier attempt may have recorded it. The result is recorded at once, since other steps
-        may take longer.
+        The result is recorded at once, since other steps may take longer.
         """
         step, context = sibling.step, sibling.context
         failure = self._name_of_failure(sibling)
@@ -301,7 +300,7 @@ class WorkflowRound:
         return replace(entry_of(step.key, told, context.artifact), args=entry.args)
 
     def _carry_out(self, step: StepRequest, context: RoundContext) -> JournalEntry | Interrupt:
-        """Carry out a step."""
+        """Carry out a step. Return its entry, or the question that a person must answer first."""
         args = step.facts(SHOWN)
         context = with_valid_decision(context, step)
         try:
@@ -379,7 +378,7 @@ class JournalOnlyRound(WorkflowRound):
     """A round that carries nothing out: it ends where its journal ends."""
 
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
-        """Return the end of the round, whatever is pending."""
+        """Return an outcome that ends the round, whatever is pending."""
         return Advance(self.node)
 
     def check_answer(self, pending: Sequence[Request]) -> None:
@@ -387,7 +386,10 @@ class JournalOnlyRound(WorkflowRound):
 
 
 def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
-    """Return the runtime's settings for a round of these steps."""
+    """Return the time limit and the retry policy for a round of these steps.
+
+    The round has a time limit of its own only if each step has one.
+    """
     plans = [step.plan() for step in steps]
     limits = [plan["timeout"] for plan in plans if "timeout" in plan]
     timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
@@ -399,10 +401,10 @@ def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
 
 
 def _retry_of_all(retries: Sequence[Retry]) -> Retry:
-    """Return the retry policy of a round with several steps. Some of them have their own policies.
+    """Return the retry policy of a round with several steps, from the steps' own policies.
 
     Each step decides by its own policy whether it is retried (``WorkflowRound._is_over``), so the
-    round's policy never ends it. The waits are the longest ones of all steps.
+    round's policy sets no limit. Its waits are the longest ones of all steps.
     """
 
     def longest(name: str) -> Any:

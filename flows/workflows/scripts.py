@@ -1,7 +1,7 @@
 """Scripts: the function of a workflow while it is run, with its journal.
 
-A ``PlainScript`` runs a plain function, which stands in the stack of its round. A ``LiveScript``
-runs a coroutine, which can stand still between two rounds.
+A ``PlainScript`` runs a plain function, which ends with its round. A ``LiveScript`` runs a
+coroutine, which can stay suspended between two rounds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry, Kind
 from perdure.flows.workflows.loop import ReplayLoop
 from perdure.flows.workflows.requests import Request
 
-#: Settles the requests of a function in a round: returns entries, or the outcome of the round.
+#: Carries out a function's requests. Returns their entries, or the outcome that ends the round.
 Perform = Callable[[Sequence[Request]], list[JournalEntry] | Outcome]
 
 
 class Suspended(BaseException):
-    """The end of a round inside its function. No code may catch it and continue.
+    """Raised inside a workflow's function to end its round. No code may catch it and continue.
 
     Args:
         result: the outcome of the round, or the error with which it failed.
@@ -48,7 +48,7 @@ class _Script:
 
     Attributes:
         known: the entries of the journal and of this round, by key.
-        changed: keys of entries whose step has other arguments now.
+        changed: keys of entries whose step now has other arguments than the journal.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class _Script:
         gone = forgotten_of(context.history)
         # Earlier releases drew the same numbers again after a restart. A run that began so goes on.
         self._generation = f" {gone}" if gone and (not journal or journal[0].of) else ""
-        #: Of a fork: the runs whose steps it has, each with the keys of these.
+        #: For a fork: the ids of the runs whose steps it has copied, with the keys of these steps.
         self._origins = [
             (run_id, [entry.key for entry in journal[: max(0, turns - gone)]])
             for run_id, turns in context.origins
@@ -78,17 +78,18 @@ class _Script:
 
     @cached_property
     def _digests(self) -> set[tuple[str, str]]:
-        """The names and digests of the journal's entries. Few functions have to look there."""
+        """The names and argument digests of the journal's entries. Few functions need them."""
         return {(_name_of(entry.key), entry.of) for entry in self._journal if entry.of}
 
     def is_replaying(self) -> bool:
-        """Return whether the journal has entries not reached yet."""
+        """Return whether the journal has entries that the function has not requested yet."""
         return bool(self._left)
 
     def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has such an entry ahead. The function has not reached it yet.
+        """Return whether the journal has a matching entry that the function has not requested yet.
 
         Args:
+            name: the entry's key without its number.
             of: the digest of the arguments.
         """
         ahead = (self.known[key] for key in self._left)
@@ -97,10 +98,10 @@ class _Script:
         )
 
     def seed(self) -> str:
-        """Return the random seed of this line of the function.
+        """Return the random seed for the place that the function has reached.
 
-        It begins with the id of the run that first reached the line. In a fork, that is another
-        run, until the last of the copied steps is read. After a restart, a number follows.
+        It is the id of the run that first reached the place. In a fork, this is another run until
+        the last of the copied steps is read. After a restart, a number follows the id.
         """
         for run_id, keys in self._origins:
             if any(key in self._left for key in keys):
@@ -108,7 +109,7 @@ class _Script:
         return f"{self.context.run_id}{self._generation}"
 
     def check_thread(self, what: str) -> None:
-        """Raise FatalError unless the function itself asks, in its own thread."""
+        """Raise FatalError unless ``what`` is requested in the function's own thread."""
         raise NotImplementedError
 
     def _of_another_thread(self, what: str) -> FatalError:
@@ -119,16 +120,16 @@ class _Script:
         )
 
     def mark(self, entry: JournalEntry) -> None:
-        """Keep an entry for the commit of this round."""
+        """Add an entry that the commit of this round appends to the journal."""
         entry = replace(entry, of=entry.of or INCOMPARABLE)
         self.known[entry.key] = entry
         self.marks.append(entry)
 
     def _take(self, request: Request) -> JournalEntry | None:
-        """Return the committed entry for a request. None if there is none.
+        """Return the journal's entry for a request, or None.
 
         Raises:
-            Diverged: the entry is of another kind.
+            Diverged: the entry is of another kind, or has arguments that the request must not have.
         """
         entry = self.known.get(request.key)
         if entry is not None:
@@ -144,7 +145,7 @@ class _Script:
         """Note that a step's arguments differ from its journal entry.
 
         Raises:
-            Diverged: these are the arguments of another entry, or the workflow is strict.
+            Diverged: another entry has the request's arguments, or the workflow is strict.
         """
         name = _name_of(request.key)
         if self._strict or (name, request.of) in self._digests:
@@ -154,16 +155,20 @@ class _Script:
         self.changed.append(request.key)
 
     def check_new(self, requests: Iterable[Request]) -> None:
-        """Raise Diverged if a new step has another entry's arguments.
+        """Raise Diverged if a new step has the arguments of an entry that went to another step.
 
-        That entry's result would have been given to a step that it does not belong to.
+        The result of that entry belongs to the new step.
         """
         for each in requests if self._suspects else ():
             if (key := self._suspects.get((_name_of(each.key), each.of))) is not None:
                 raise self.diverged(f"{each.key} with the arguments with which {key} was done")
 
     def diverged(self, wants: str) -> Diverged:
-        """Return the error for a request that the journal does not have next."""
+        """Return the error for a request that the journal does not have next.
+
+        Args:
+            wants: what the function requests, for the message.
+        """
         if self._divergence is not None:
             return self._divergence  # Errors that follow from it would hide the cause.
         was = [key for key, entry in self.known.items() if entry.kind not in MARKS]
@@ -179,10 +184,10 @@ class _Script:
 
 
 class PlainScript(_Script):
-    """A plain function.
+    """A plain function while it is run.
 
     Args:
-        perform: settles the function's requests.
+        perform: carries out the function's requests.
     """
 
     def __init__(
@@ -198,7 +203,7 @@ class PlainScript(_Script):
         self.suspended: Suspended | None = None
 
     def check_thread(self, what: str) -> None:
-        """Raise FatalError unless the function itself asks, in its own thread."""
+        """Raise FatalError unless ``what`` is requested in the function's own thread."""
         if get_ident() != self._thread:
             raise self._of_another_thread(what)
 
@@ -206,7 +211,7 @@ class PlainScript(_Script):
         """Return the entries for the function's requests, in order.
 
         Raises:
-            Suspended: the entries are not available yet, and the round ends; or it failed.
+            Suspended: the round ends, because entries are not available yet, or because it failed.
         """
         if self.suspended is not None:  # in a `finally`, at the end of the round
             raise self.suspended
@@ -239,7 +244,7 @@ class PlainScript(_Script):
 
 
 class LiveScript(_Script):
-    """A coroutine function. It makes requests and stands still until their results arrive."""
+    """A coroutine function while it is run. It is suspended until its requests have results."""
 
     def __init__(
         self, context: RoundContext, journal: Sequence[JournalEntry], strict: bool = False
@@ -278,7 +283,7 @@ class LiveScript(_Script):
             raise self._divergence
 
     def check_thread(self, what: str) -> None:
-        """Raise FatalError unless the function itself asks, in its own thread."""
+        """Raise FatalError unless ``what`` is requested within the coroutine's event loop."""
         if not self._loop.is_running():
             raise self._of_another_thread(what)
 
@@ -294,7 +299,7 @@ class LiveScript(_Script):
 
         Raises:
             Diverged: the coroutine departs from its journal.
-            FatalError: it waits for something else.
+            FatalError: the coroutine waits for something that is not a request.
         """
         self.check()
         # A task that was cancelled before its step began does not want the step any more.
@@ -309,20 +314,17 @@ class LiveScript(_Script):
 
     @property
     def left_out(self) -> list[str]:
-        """The keys of steps and waits never awaited to their end.
-
-        Cancelled ones are not included.
-        """
+        """The keys of requests that the coroutine neither awaited to their end nor cancelled."""
         forgotten = (key for key, each in self._expected.items() if is_unbegun(each))
         unfinished = (key for key, (_, future) in self._waiting.items() if not future.done())
         return [*forgotten, *unfinished]
 
     def expect(self, request: Request, awaited: Coroutine[Any, Any, Any]) -> None:
-        """Note that the coroutine will await a request."""
+        """Note that the coroutine must await ``awaited``, which stands for a request."""
         self._expected[request.key] = awaited
 
     def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
-        """Return the future of the coroutine's request. ``requests`` has one."""
+        """Return the future of a request. ``requests`` contains this request only."""
         if self._closed:
             raise asyncio.CancelledError  # in a `finally`, at the end of the round
         [request] = requests
@@ -342,9 +344,8 @@ class LiveScript(_Script):
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
         """Return the entry for a request if it is available at once.
 
-        The coroutine then does not stand still. This is so where the coroutine does one thing after
-        another: it waits for nothing else, nothing else is ready to run, and the journal has this
-        entry next.
+        Then the coroutine need not be suspended. The coroutine must wait for nothing else, no other
+        callback may be ready, and the entry must be the next one of the journal.
         """
         if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
             return None
@@ -352,7 +353,7 @@ class LiveScript(_Script):
         return entry if (entry.key, entry.kind) == (request.key, request.kind) else None
 
     def resolve(self, entry: JournalEntry) -> None:
-        """Return a result to the coroutine, and run it until it stands still."""
+        """Give the coroutine the result in ``entry``, and run it until it ends or waits again."""
         request, future = self._waiting.pop(entry.key)
         if self._take(request) is None:
             self.known[entry.key] = entry
@@ -361,7 +362,7 @@ class LiveScript(_Script):
         self._loop.settle()
 
     def close(self) -> bool:
-        """End the coroutine, wherever it stands. Return whether it let itself be ended."""
+        """Cancel the coroutine. Return False if it caught the cancellation."""
         self._closed = True
         for awaited in self._expected.values():
             awaited.close()  # The round reports requests never awaited. Python need not warn.
@@ -397,7 +398,7 @@ def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:
 
 
 def _listed(keys: Sequence[str]) -> str:
-    """Return the newest of some keys, in order."""
+    """Return the last keys as a text, for messages."""
     most = 12
     before = "..., " if len(keys) > most else ""
     return before + (", ".join(keys[-most:]) or "nothing")

@@ -15,20 +15,20 @@ from perdure.flows.core.outcomes import Finish, Interrupt
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.workflows.requests import StepRequest
 
-#: Characters of an argument in a question.
+#: Maximum characters of an argument in a question.
 ASKED = 10_000
 
 
 class Refused(PerdureError):
-    """A person refused a step, or declared a step in doubt as failed."""
+    """Raised when a person refused a step, or declared a step in doubt as failed."""
 
     code = "step-refused"
 
 
 def answered_key(context: RoundContext) -> str | None:
-    """Return the key of the question or step just answered. None if there is none.
+    """Return the key of the question or step that a person has just answered, or None.
 
-    An answer from before the last retry of the run led to its error. It need not be used.
+    An answer from before the last retry of the run does not count, since it led to the run's error.
     """
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)) or is_before_retry(asked, context):
@@ -42,9 +42,9 @@ def answered_key(context: RoundContext) -> str | None:
 
 
 def _is_decision(data: Any) -> bool:
-    """Return whether a question is about a step. It is a step's approval, or a step in doubt.
+    """Return whether a question is about a step: its approval, or its unknown outcome.
 
-    A question that the function itself asks (``asks``) may be about an approval, too.
+    The data of a question that the function itself asks (``asks``) may contain ``approval``, too.
     """
     if not isinstance(data, Mapping) or "asks" in data:
         return False
@@ -52,7 +52,7 @@ def _is_decision(data: Any) -> bool:
 
 
 def explained(question: Interrupt, step: StepRequest, context: RoundContext) -> Interrupt:
-    """Return the question about a step, with facts for the decision."""
+    """Return the question about a step, with the facts that a person needs for the decision."""
     if not _is_decision(question.data):
         return question
     [kind] = question.data
@@ -65,8 +65,8 @@ def explained(question: Interrupt, step: StepRequest, context: RoundContext) -> 
 def with_valid_decision(context: RoundContext, step: StepRequest) -> RoundContext:
     """Return the context without decisions that no longer count.
 
-    A decision before the last retry of the run led to its error, so it is left out. An approval
-    counts only for the arguments that the person saw, so the person is asked again about others.
+    A decision from before the last retry of the run does not count, since it led to the run's
+    error. An approval counts only for the arguments that the person saw.
     """
     asked = context.asked
     if not context.answered or not isinstance(asked, Mapping):
@@ -86,10 +86,11 @@ def with_valid_decision(context: RoundContext, step: StepRequest) -> RoundContex
 
 
 def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> Any:
-    """Return a step's result.
+    """Return a step's result, unless a person has declared the step as failed.
 
     Raises:
         Refused: a person has declared the step as failed.
+        FatalError: the result is ``Finish``.
     """
     if isinstance(result, Finish):
         raise FatalError(f"step {step.key} returned Finish; return a value instead")
@@ -104,5 +105,5 @@ def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> An
 
 
 def refuse(words: str, by: str | None) -> NoReturn:
-    """Raise Refused with the words of the refusing person."""
+    """Raise Refused with a person's ``words``. ``by`` is the person's name, if it is known."""
     raise Refused(f"{words} ({by})" if by else words)

@@ -1,4 +1,4 @@
-"""The time limits of steps: how long one may take, and how long it may be tried."""
+"""The time limits of steps: how long a step may take, and how long it may be retried."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from perdure.flows.workflows.step_decisions import (
 
 
 class StepTimedOut(OutcomeUnknown):
-    """A step took longer than its time limit. It may have happened, as a whole or in part."""
+    """Raised when a step exceeds its time limit. It may have happened, as a whole or in part."""
 
     code = "step-timed-out"
 
 
 def is_out_of_time(step: StepRequest, context: RoundContext) -> bool:
-    """Return whether one of several steps has used up its policy's time (``within``).
+    """Return whether a step has failed for as long as its retry policy allows (``within``).
 
-    For the only step of a round, the commit checks it.
+    This is for one of several concurrent steps. It is False for the only step of a round, since
+    the commit checks that one.
     """
     within = None if step.retry is None else step.retry.patience
     if within is None or not context.scope:
@@ -41,10 +42,10 @@ def is_out_of_time(step: StepRequest, context: RoundContext) -> bool:
 
 
 def carry_out_in_time(step: StepRequest, context: RoundContext) -> Any:
-    """Carry out a step.
+    """Carry out a step within its time limit, and return its result.
 
     Raises:
-        StepTimedOut: it took longer than its time limit.
+        StepTimedOut: the step took longer than its time limit.
     """
     signals = context.signals
     if not isinstance(signals, StepSignals):

@@ -31,13 +31,13 @@ _CURRENT: ContextVar[AsyncSteps | None] = ContextVar("steps", default=None)
 
 
 def current_steps() -> AsyncSteps | None:
-    """Return the steps of the running coroutine function. None outside of one."""
+    """Return the steps of the running coroutine function. None outside of a workflow."""
     return _CURRENT.get()
 
 
 @contextmanager
 def running(steps: AsyncSteps) -> Iterator[None]:
-    """Make these steps the current ones. They apply to tasks created in the ``with`` block."""
+    """Make ``current_steps`` return these steps, also in tasks created in the ``with`` block."""
     before = _CURRENT.set(steps)
     try:
         yield
@@ -99,8 +99,8 @@ class Steps(BaseSteps):
     def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function once, and return its result.
 
-        Later runs of this function get the same result. The call is a round of the run. Its result
-        is committed before the next step begins.
+        When the workflow's function is run again, it gets the same result. The call is a round of
+        the run. Its result is committed before the next step begins.
 
         Args:
             function: a plain function, or a coroutine function. If it has a parameter ``context``,
@@ -131,8 +131,8 @@ class Steps(BaseSteps):
         that people answer them in any order. The function goes on when all are answered.
 
         Raises:
-            StepFailed: one has failed; the first of them in order. The others are carried out.
-            InvalidFlow: one is neither a ``Step`` nor an ``Ask``, or an option is not valid.
+            StepFailed: a function failed; the first in order. The others are carried out anyway.
+            InvalidFlow: an item is neither a ``Step`` nor an ``Ask``, or an option is not valid.
         """
         requests = [self._request(each) for each in list(steps)]
         return [entry.unpack() for entry in self._script.ask_for(requests)]
@@ -179,16 +179,17 @@ class Steps(BaseSteps):
         return self._one(self._ask(question, data, deadline, default, expects, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> None:
-        """Wait until a time has passed, without a worker."""
+        """Wait for a time. Meanwhile the run holds no worker."""
         self._one(self._sleep(seconds, name))
 
     def wait_for(
         self, *signals: str, timeout: Duration | None = None, name: str | None = None
     ) -> Any:
-        """Wait for the first of some signals, without a worker.
+        """Wait for the first of some signals. Meanwhile the run holds no worker.
 
         Returns:
-            A mapping with ``signal``, ``payload`` and ``by``, or None if the time is over.
+            A mapping with ``signal``, ``payload`` and ``by`` (its sender), or None after
+            ``timeout``.
         """
         return self._one(self._wait_for(signals, timeout, name))
 
@@ -211,7 +212,7 @@ class Steps(BaseSteps):
                 ``RoundContext.child``.
 
         Raises:
-            StepFailed: it did not complete, or the time was over.
+            StepFailed: the run did not complete, or the timeout passed.
             InvalidFlow: an option is unknown.
         """
         options |= {"timeout": timeout, "on_failure": on_failure}
@@ -228,8 +229,8 @@ class Steps(BaseSteps):
     ) -> list[Any]:
         """Start a run for each item, and return their answers.
 
-        It waits for the runs, and returns a list in the order of the items. With another ``wait``
-        than ``all``, the place of a run that has not succeeded, or has not ended, is None.
+        The answers are in the order of the items. With another ``wait`` than ``all``, the answer of
+        a run that has not succeeded, or has not ended, is None.
         ``RoundContext.map`` also returns their errors.
 
         Args:
@@ -237,7 +238,7 @@ class Steps(BaseSteps):
                 ...
 
         Raises:
-            StepFailed: with ``wait="all"``, one of them did not complete.
+            StepFailed: with ``wait="all"``, a run did not complete.
             InvalidFlow: an option is unknown.
         """
         answers: list[Any] = self._one(self._map(flow, items, name, wait, options))
@@ -251,7 +252,7 @@ class Steps(BaseSteps):
 class AsyncSteps(BaseSteps):
     """A coroutine function's view of its run. ``asyncio.gather`` of steps is one round.
 
-    The methods are those of ``Steps``, but awaitable. The coroutine stands still while it waits. It
+    The methods are those of ``Steps``, but awaitable. The coroutine is suspended while it waits. It
     is run again from its beginning if another worker continues the run.
     """
 
@@ -330,7 +331,7 @@ class AsyncSteps(BaseSteps):
         name: str | None = None,
         **options: Any,
     ) -> Awaited:
-        """Start a run for each item, as ``Steps.map`` does. It waits for their answers."""
+        """Start a run for each item and return their answers, as ``Steps.map`` does."""
         return self._one(self._map(flow, items, name, wait, options))
 
     def _one(self, request: Request) -> Awaited:

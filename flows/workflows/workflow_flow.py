@@ -1,9 +1,9 @@
-"""WorkflowFlow, whose rounds run a function. ``@workflow`` makes one.
+"""WorkflowFlow: a flow whose rounds run a function. ``@workflow`` creates one.
 
 The function is run from its beginning in each round. Finished steps are in its journal
 (``journal``), so it reaches its first unfinished request. The round carries the request out, and
-commits it. While a run keeps its worker, a coroutine stands still between two rounds and is not run
-again.
+commits it. While a run keeps its worker, a coroutine stays suspended between two rounds and is not
+run again.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ AFTER_STEP = 2.0
 
 
 class WorkflowFlow(Flow):
-    """A function whose steps are rounds. ``@workflow`` makes a class of it for each function.
+    """A function whose steps are rounds. ``@workflow`` makes a subclass for each function.
 
     Attributes:
         function: the function. Its first parameter is ``Steps``, or ``AsyncSteps`` for a coroutine
             function. The others are the inputs; one named ``goal`` gets the goal.
-        parameters: the names of the others.
+        parameters: the names of the function's parameters after the first.
         arguments: ``strict`` if a step must have the arguments with which it was carried out. With
             ``compare``, a live run keeps its results when new code passes other arguments, unless
             these belong to another step.
-        text: the answer's key that people see, or a function that returns its text.
+        text: the key of the answer whose value people read, or a function that returns that text.
     """
 
     function: ClassVar[Callable[..., Any]]
@@ -73,14 +73,14 @@ class WorkflowFlow(Flow):
         return tuple(self.nodes)
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Run the function to its first unfinished request, and settle it."""
+        """Run the function to its first unfinished request, and carry that request out."""
         return self._play(WorkflowRound(node, context), context)
 
     def replay(self, context: RoundContext) -> int:
         """Run the function to its first unfinished request, without effects.
 
         Returns:
-            The number of entries of its journal.
+            The number of entries of the function's journal.
 
         Raises:
             Diverged: the function departs from its journal.
@@ -107,16 +107,16 @@ class WorkflowFlow(Flow):
         return own.over(self.retry) if own is not None else self.retry
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return the seconds that a round may take.
+        """Return the seconds that a round may take, or None for no limit.
 
-        A step whose time is over is cancelled by its round (``TimeLimits``). If it does not look at
-        that, the round is cancelled a moment later, and loses its lease.
+        A round cancels a step that times out (``TimeLimits``). If the step does not react, the
+        round itself is cancelled ``AFTER_STEP`` seconds later, and loses its lease.
         """
         own: float | None = (values.get(PLAN) or {}).get("timeout")
         return self.round_timeout_seconds if own is None else own + AFTER_STEP
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end of a run that used up its cycles. Its status is ``unfinished``."""
+        """Return the end of a run that used up its ``max_rounds``. Its status is ``unfinished``."""
         return End(output={"status": "unfinished"})
 
     def _play_plain(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
@@ -183,7 +183,7 @@ class WorkflowFlow(Flow):
         return journal
 
     def _arguments(self, context: RoundContext) -> dict[str, Any]:
-        """Return the arguments of the function beside its steps."""
+        """Return the arguments of the function after its steps, by name."""
         given: dict[str, Any] = {}
         if self.Inputs is not None:
             model = self.Inputs.model_validate(dict(context.inputs))
@@ -265,7 +265,7 @@ def workflow(name: Any = None, **settings: Any) -> Any:
     signature (``Answer``).
 
     Args:
-        name: of the flow. None: that of the function.
+        name: the flow's name. None: the function's name.
         settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
 
     Raises:
@@ -333,7 +333,7 @@ def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | Non
     """Return the input model of a function's parameters. None if it has no inputs.
 
     Raises:
-        InvalidFlow: it has no parameter for its steps, or a parameter that no input can fill.
+        InvalidFlow: the function has no parameter for its steps, or a parameter that no input can fill.
     """
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())

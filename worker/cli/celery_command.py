@@ -30,7 +30,7 @@ ELSEWHERE = {
 
 
 class AppCommands(Commands):
-    """The group of all commands except those in ELSEWHERE."""
+    """The click group of the commands for an app: all except those in ELSEWHERE."""
 
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = {
         name: command for name, command in COMMANDS.items() if name not in ELSEWHERE
@@ -86,10 +86,10 @@ def perdure_on_app(ctx: click.Context) -> None:
 
 
 def engine_here() -> Runtime | None:
-    """Return the ``Runtime`` of the app of ``celery -A``.
+    """Return the ``Runtime`` of the app that ``celery -A`` names.
 
     Returns:
-        The runtime, or None in the command ``perdure``.
+        The runtime, or None if the program is ``perdure``.
     """
     context = click.get_current_context(silent=True)
     engine: Runtime | None = None if context is None else context.meta.get(ENGINE)
@@ -97,7 +97,10 @@ def engine_here() -> Runtime | None:
 
 
 def program() -> str:
-    """Return the program as the user types it: ``perdure`` or ``celery -A APP perdure``."""
+    """Return the program as the user types it: ``perdure`` or ``celery -A APP perdure``.
+
+    ``APP`` is the name of the app in the command that runs now.
+    """
     context = click.get_current_context(silent=True)
     return (
         "perdure"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(content: bytes, file: Path) -> None:
-    """Write a file as a whole. It is replaced atomically, so a failure leaves its old content.
+    """Replace a file's content atomically. If that fails, the file keeps its old content.
 
     Raises:
         Failed: The file cannot be written.
@@ -38,10 +38,12 @@ def write(content: bytes, file: Path) -> None:
 
 
 def write_file(run_id: str, file: File, target: Path | None, as_json: bool) -> None:
-    """Write a run's file to disk or standard output.
+    """Write a run's file to ``target``, or to standard output if that is None.
+
+    With ``as_json``, standard output gets one JSON document.
 
     Raises:
-        Failed: The file cannot be written, or its bytes would be shown by a terminal.
+        Failed: The file cannot be written, or it is not text and would be shown on a terminal.
     """
     size = f"{len(file.content):,} bytes, {file.media_type}"
     if target is not None:

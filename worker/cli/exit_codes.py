@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 #: Exit codes of commands. Errors have these numbers as their ``exit_code``.
 DONE, INTERNAL, USAGE, NOT_FOUND, NO_SERVER, NOT_POSSIBLE = 0, 1, 2, 3, 7, 8
 INTERRUPTED_BY_USER = 130
-#: The run's end, as `watch`, `wait` and `submit --watch` report it. A run that used up its cycles
-#: has not succeeded either.
+#: Exit codes of `watch`, `wait` and `submit --watch` for how the run ended. A run that used up its
+#: cycles has not succeeded either.
 RUN_ERRORED, RUN_STOPPED, RUN_INTERRUPTED = 4, 5, 6
 RUN_UNFINISHED = RUN_ERRORED
 #: `wait --timeout`: the run has not ended in time, and continues.
@@ -27,7 +27,7 @@ DEBUG = "PERDURE_DEBUG"
 
 
 class Failed(Exception):
-    """Error of a command that cannot be carried out.
+    """Raised when a command cannot be carried out.
 
     Args:
         message: The sentence to print.
@@ -43,7 +43,7 @@ class Failed(Exception):
 
 
 class NoServer(Failed):
-    """Error of a command that finds no server."""
+    """Raised when a command finds no state server (Redis or Valkey)."""
 
     exit_code = NO_SERVER
 
@@ -72,7 +72,7 @@ def report_error(error: BaseException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """Return a command's exit code for this error."""
+    """Return the exit code of a command that ends with this error."""
     return error.exit_code if _is_ours(error) else INTERNAL
 
 

@@ -2,7 +2,7 @@
 
 Python only prints an exception from a finalizer, and drops it. Until 3.11 it replaces an exception
 from ``__set_name__``, while a class is made, by RuntimeError. A Ctrl-C at that moment would be
-lost, or reported as an internal error. So KeyboardInterrupt is raised right after such a function.
+lost, or reported as an internal error. So KeyboardInterrupt is raised right after these functions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-#: Seconds after which a signal that came in such a function is sent again.
+#: Seconds after which a signal that came in a finalizer or ``__set_name__`` is sent again.
 AGAIN = 0.01
-#: Names of methods out of which Python lets no KeyboardInterrupt.
+#: Names of methods in which Python drops or replaces a KeyboardInterrupt.
 CLOSED = ("__del__", "__set_name__")
 #: Modules whose functions are finalizers.
 OF_FINALIZERS = ("weakref", "_weakrefset")

@@ -1,4 +1,4 @@
-"""The console command ``perdure``. Its group imports a command only when it runs.
+"""The console command ``perdure``. A subcommand is imported only when it runs.
 
 This module imports click and nothing else that is slow.
 """
@@ -21,7 +21,7 @@ from perdure.worker.cli.interrupts import raise_on
 from perdure.worker.features import features
 
 HOME = "perdure.worker.cli.commands"
-#: Command: its module in HOME, or the module's whole name, and its line in the help.
+#: By command: the name of its module in HOME (or the full name), and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "See it work: a run with three agents whose worker is killed."),
     "up": ("up", "Run a local server, a worker and the dashboard until Ctrl-C."),
@@ -104,7 +104,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "(perdure server)": ("queue", "queues", "nodes", "fleet"),
     "To see the version: perdure --version": ("version",),
 }  # fmt: skip
-#: The hint of each such name.
+#: The hint with the right command, by the name that other tools use for it.
 HINTS = {name: hint for hint, names in SYNONYMS.items() for name in names}
 
 
@@ -112,9 +112,9 @@ HINTS = {name: hint for hint, names in SYNONYMS.items() for name in names}
 def paused_collector() -> Iterator[None]:
     """Pause Python's garbage collector while modules are imported.
 
-    The collector would search them again and again, and find nothing. That is a tenth of the CPU
-    time of ``perdure list`` (``python -m benchmarks start``). Afterwards all objects count as old,
-    so that the next search, which is for young ones, leaves them out.
+    The collector would search their objects again and again, and find nothing. That is a tenth of
+    the CPU time of ``perdure list`` (``python -m benchmarks start``). Afterwards all objects count
+    as old, so the next search, which is for young objects, leaves them out.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -128,7 +128,7 @@ def paused_collector() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """A group of commands that are imported on demand.
+    """A click group whose commands are imported on demand.
 
     The command ``NAME`` is the object ``NAME_command`` of its module.
     """
@@ -185,7 +185,7 @@ class Commands(click.Group):
 
 
 class TopCommands(Commands):
-    """The group of all commands."""
+    """The click group of ``perdure``, with all commands."""
 
     hints_here = HINTS
 
@@ -204,7 +204,7 @@ def perdure() -> None:
 
 
 def main() -> NoReturn:
-    """Run the CLI command, and exit with its code."""
+    """Run the command that ``sys.argv`` names, and exit the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A goal may contain characters that the terminal's encoding lacks; printing must not fail.
         if hasattr(stream, "reconfigure"):

@@ -27,12 +27,12 @@ run_argument = click.argument("run_id", metavar="RUN")
 
 
 def _count(value: str | int) -> int:
-    """Parse ``--processes``: a number of processes or ``auto``.
+    """Return the number of processes that the value of ``--processes`` means.
 
     ``auto`` means one process for each CPU that this process may use.
 
     Raises:
-        BadParameter: The value is neither.
+        BadParameter: The value is no number from 1 on, and not ``auto``.
     """
     if value == "auto":
         return (
@@ -70,9 +70,9 @@ def model_options(command: _F) -> _F:
 
 
 def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-    """Parse an option's duration into seconds.
+    """Parse an option's duration into seconds, or return None if the option is missing.
 
-    It is ``90s``, ``10m``, ``7d``, ``PT10M`` or a number of seconds.
+    ``text`` is ``90s``, ``10m``, ``7d``, ``PT10M`` or a number of seconds.
 
     Raises:
         BadParameter: The text is not a duration.
@@ -88,12 +88,12 @@ def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> 
 def when(
     _ctx: click.Context, _option: click.Parameter, text: str | None
 ) -> datetime | timedelta | None:
-    """Parse an ISO 8601 time or a duration.
+    """Parse an option's ISO 8601 time or duration, or return None if the option is missing.
 
-    The duration counts from now. A time without a zone is local time.
+    A duration counts from now, and is returned as a timedelta. A time without a zone is local time.
 
     Raises:
-        BadParameter: The text is neither, or the date is out of range.
+        BadParameter: The text is no time and no duration, or the date is out of range.
     """
     from perdure.flows.core.durations import EXPECTED, seconds_of
 

@@ -31,14 +31,14 @@ UNFINISHED = re.compile(r"unfinished(?: after \d+ of \d+ cycles?)?")
 UNFINISHED_COLOUR = "yellow"
 #: Characters of one value that are shown on a terminal: about one screen of a narrow one.
 MOST_SHOWN = 1000
-#: Minimum width of the column that shrinks.
+#: Minimum width, in characters, of the column that shrinks when a table is too wide.
 LEAST = 8
 
 
 def document(value: Any) -> None:
     """Print a command's result as one JSON document.
 
-    It is indented on a terminal, and on one line elsewhere. Lone surrogates are escaped.
+    The document is indented on a terminal, and on one line elsewhere. Lone surrogates are escaped.
     """
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=str))
 
@@ -57,7 +57,7 @@ def table(
         rows: The cells of each row.
         wide: The column that shrinks when the terminal is narrow.
         nothing: The text for a terminal if there are no rows.
-        spare: Columns to leave out, in this order, when the terminal is narrower still.
+        spare: Columns to leave out, in this order, if shrinking ``wide`` is not enough.
     """
     if not sys.stdout.isatty():
         for row in rows:
@@ -79,7 +79,7 @@ def drawn(
     spare: Sequence[str],
     width: int,
 ) -> Table:
-    """Return a rich table that fits a terminal's width.
+    """Return a rich table that fits a terminal of ``width`` characters.
 
     The column ``wide`` shrinks first. If that is not enough, the ``spare`` columns are left out.
     """
@@ -108,15 +108,15 @@ def drawn(
 
 
 def colour_of(status: str) -> str:
-    """Return the terminal colour of a run's status text. Other texts have none (``''``)."""
+    """Return the colour for a run's status text, or ``''`` for any other text."""
     return UNFINISHED_COLOUR if UNFINISHED.fullmatch(status) else COLOURS.get(status, "")
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
     """Print an object's fields, one name and value per line.
 
-    On a terminal the values are aligned, and cut at MOST_SHOWN characters. Values whose names are
-    in ``whole`` are never cut.
+    On a terminal the values are aligned, and cut at MOST_SHOWN characters. A value whose name is in
+    ``whole`` is never cut.
     """
     width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
     for name, value in pairs:

@@ -1,8 +1,8 @@
-"""Target of a command: its server, and the run with a shortened id.
+"""Target of a command: the state server or HTTP server, and the run that a shortened id means.
 
-``--url`` or the settings name the server. The default is the server of `perdure up`, else a safe
-one on localhost. A command that needs only the client's public API can also talk to an HTTP server
-(`perdure server`), if ``--url`` or ``PERDURE_SERVER_URL`` names it.
+``--url`` or the settings name the state server. The default is the server of `perdure up`, else a
+Redis on localhost that is safe for runs. A command that needs only the client's public API can also
+talk to an HTTP server (`perdure server`), if ``--url`` or ``PERDURE_SERVER_URL`` names it.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ SERVER_URL, TOKEN = "PERDURE_SERVER_URL", "PERDURE_TOKEN"
 
 
 def settings_for(url: str | None, **overrides: Any) -> Settings:
-    """Return the settings in force, with the command's server.
+    """Return the command's settings. Their ``redis_url`` is the state server to use.
 
     Args:
         url: The value of ``--url``. None means the server of the settings, else that of `perdure
-            up`, else a safe one on localhost.
+            up`, else one on localhost that is safe for runs.
         overrides: Settings that override those of files and environment.
 
     Raises:
-        NoServer: No server was found.
+        NoServer: No state server was found.
         Failed: The URL is that of an HTTP server.
-        InvalidSettings: A setting is invalid, or the URL cannot be that of a server.
-        StoreUnavailable: The server does not answer.
+        InvalidSettings: A setting is invalid, or the URL is not that of a state server.
+        StoreUnavailable: The state server does not answer.
     """
     with paused_collector():
         from perdure.worker.settings import load_settings
@@ -76,10 +76,9 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
 
 @contextmanager
 def client_for(url: str | None) -> Iterator[ClientApi]:
-    """Yield a client for a CLI command. Close it afterwards.
+    """Yield a client of the command's server, and close the client afterwards.
 
-    It is a client of the HTTP server that ``--url`` or PERDURE_SERVER_URL names, else of the state
-    server.
+    The server is the HTTP server that ``--url`` or PERDURE_SERVER_URL names, else the state server.
     """
     server = _http_server(url)
     if server is None:
@@ -94,9 +93,9 @@ def client_for(url: str | None) -> Iterator[ClientApi]:
 
 @contextmanager
 def reader_for(url: str | None) -> Iterator[ReadApi]:
-    """Yield a client that only reads runs. Close it afterwards.
+    """Yield a client that only reads runs, and close it afterwards.
 
-    The command starts faster than with ``client_for``, and talks to the same server.
+    A command starts faster with it than with ``client_for``. Both talk to the same server.
     """
     if _http_server(url) is not None:
         with client_for(url) as client:
@@ -112,9 +111,9 @@ def reader_for(url: str | None) -> Iterator[ReadApi]:
 
 @contextmanager
 def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
-    """Yield a client of the state server. Close it afterwards.
+    """Yield a client of the state server, and close it afterwards.
 
-    Commands that an HTTP server does not offer use it. ``options`` are passed to the client; a
+    It is for commands that an HTTP server does not offer. ``options`` are passed to ``Client``. A
     client of the user's own Celery app has that app's options instead.
     """
     settings = settings_for(url)
@@ -126,9 +125,9 @@ def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
 
 
 def _connected(kind: type[_C], url: str | None, settings: Settings, **options: Any) -> _C:
-    """Return a client of this class.
+    """Return a client of class ``kind``, for the state server of the settings.
 
-    Its server is that of the settings, or of the user's own Celery app.
+    Without ``--url``, a command on the user's own Celery app uses that app's state server instead.
     """
     engine = engine_here()
     if engine is None or url is not None:
@@ -137,7 +136,7 @@ def _connected(kind: type[_C], url: str | None, settings: Settings, **options: A
 
 
 def _http_server(url: str | None) -> str | None:
-    """Return the URL of the command's HTTP server.
+    """Return the URL of the command's HTTP server. ``url`` is the value of ``--url``.
 
     With the user's own Celery app, only ``--url`` can name an HTTP server: the app already has a
     state server.
@@ -151,12 +150,12 @@ def _http_server(url: str | None) -> str | None:
 
 
 def _find_server(settings: Settings) -> Settings:
-    """Find a state server when none is named. Return the settings with its URL.
+    """Find a state server when the settings name none. Return the settings with its URL.
 
-    It is the server of `perdure up`, else the one on localhost if that is safe.
+    It is the server of `perdure up`, else the one on localhost if that is safe for runs.
 
     Raises:
-        NoServer: Neither can be used.
+        NoServer: Neither server can be used.
     """
     from perdure.worker.settings import with_server
 
@@ -175,19 +174,19 @@ def _find_server(settings: Settings) -> Settings:
     )
 
 
-#: Length of a generated id: a text of this length is not a shortened id.
+#: Length of a generated run id: a text of this length is not a shortened id.
 WHOLE = 16
-#: Shorter prefixes match too many runs.
+#: Minimum length of a shortened id. A shorter text would match too many runs.
 FEWEST = 3
 #: Ids that the error names if several match.
 SHOWN = 5
 
 
 def known_id(client: ReadApi, text: str) -> str:
-    """Return a run's full id from its beginning.
+    """Return the full id of the run whose id begins with ``text``.
 
     Returns:
-        The id, or ``text`` itself if it is a full id or too short, or if no run matches.
+        The id, or ``text`` itself if that is a full id, is too short, or matches no run.
 
     Raises:
         Failed: The ids of several runs begin with the text.

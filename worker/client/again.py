@@ -16,7 +16,7 @@ OWN_OPTIONS = ("cycles", "seconds")
 
 
 def changed_budgets(run: Run, info: Mapping[str, Any]) -> dict[str, float]:
-    """Return a run's budgets that differ from a flow's defaults."""
+    """Return a run's budgets that differ from the defaults of a flow (``info``)."""
     return {
         name: limit
         for name, limit in run.details.get("budgets", {}).items()
@@ -25,10 +25,10 @@ def changed_budgets(run: Run, info: Mapping[str, Any]) -> dict[str, float]:
 
 
 def differences(run: Run, info: Mapping[str, Any]) -> list[str]:
-    """Return the differences between a run and its flow now.
+    """Return the differences between a run and its flow now, as sentences.
 
-    They are sentences about inputs, the current node and the model: missing in the flow that
-    workers have now, or required by it and missing in the run.
+    They name inputs, the node and the model of the run that the flow no longer has, and required
+    inputs that the run does not have.
 
     Args:
         info: The flow, as ``Client.flows`` describes it.

@@ -37,7 +37,7 @@ FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
 class AsyncClient(AsyncClientFeatures):
-    """Client of one server's runs for asyncio programs.
+    """Client of the runs on one state server, for asyncio programs.
 
     It has the methods of ``Client``, as coroutines. ``events`` and ``stream`` are
     asynchronous iterators.

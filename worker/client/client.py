@@ -8,7 +8,7 @@ from perdure.worker.client.threads import Threads
 
 
 class Client(Threads, Steering, BulkOperations):
-    """Client of the runs on one server.
+    """Client of the runs on one state server.
 
     Args:
         url: redis://, rediss://, unix:// or redis+sentinel://. None means the URL in the settings.
@@ -19,7 +19,7 @@ class Client(Threads, Steering, BulkOperations):
             raised.
 
     Raises:
-        StoreUnavailable: From every method, if the server does not reply.
+        StoreUnavailable: From every method, if the state server does not reply.
         NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
             ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """

@@ -27,7 +27,7 @@ def session_of(client: ClientConnection) -> Session:
 
 
 class ClientConnection(ClientFeatures):
-    """A client with a session. Methods that are not derived use it by shorter names."""
+    """A client with a session, whose parts have shorter names for methods that are not derived."""
 
     def __init__(
         self,

@@ -15,8 +15,8 @@ def in_thread(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return a coroutine function that runs a method of an AsyncClient's client in a thread.
 
-    It has the name, parameters and docstring of the client's method. Each call is one short
-    exchange with the server.
+    The function has the name, parameters and docstring of the client's method. Each call is one
+    short exchange with the state server.
     """
 
     @wraps(method, updated=())

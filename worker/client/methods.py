@@ -1,4 +1,4 @@
-"""The other methods that all clients derive from the operations of ``worker/operations``."""
+"""Methods of all clients derived from ``worker/operations``, beside those of ``read_methods``."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ReadApi(ReadMethods):
-    """Reads of every client on the runs of one server. None changes a run."""
+    """The methods of every client that read the runs of one server. None changes a run."""
 
     @abstractmethod
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:

@@ -20,7 +20,7 @@ class ReadMethods(metaclass=ABCMeta):
 
     @abstractmethod
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
-        """Carry an operation out, and return its result."""
+        """Carry an operation out with the arguments ``bound``, and return its result."""
 
     get = method(run_reads.get)
     runs = method(run_lists.runs)

@@ -18,15 +18,16 @@ T = TypeVar("T")
 
 
 class RunResults(ReadApi):
-    """The method ``result``."""
+    """The method ``result`` of the clients that block."""
 
     @abstractmethod
     def _run_when(
         self, run_id: str, is_awaited: Callable[[Run], bool], timeout: float | None
     ) -> Run:
-        """Wait until a run is as awaited, and return it.
+        """Wait until ``is_awaited`` returns True for a run, and return the run.
 
-        It waits as ``wait`` does.
+        Raises:
+            TimeoutError: This took longer than ``timeout`` seconds.
         """
 
     @abstractmethod
@@ -68,7 +69,7 @@ def rests(run: Run) -> bool:
 
 
 def still(run: Run, timeout: float, verdict: Verdict) -> TimeoutError:
-    """Return the timeout error for a run that is not as awaited.
+    """Return the error for a wait that timed out after ``timeout`` seconds.
 
     Args:
         verdict: The reason for the run's current state. If the run does not move by itself, the

@@ -16,7 +16,7 @@ PATIENCE = 30.0
 
 
 def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
-    """Return the error for a reply that did not come."""
+    """Return the error for a reply that did not come within ``timeout`` seconds."""
     return TimeoutError(
         f"run {reply.run_id} has not replied to signal {reply.number} of {reply.name!r} within "
         f"{timeout:g} s; it may do so later: client.reply({reply.run_id!r}, {reply.number}"
@@ -25,7 +25,7 @@ def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
 
 
 class Steering(ClientApi):
-    """Steering of a run, the same in every client."""
+    """The method ``ask`` of the clients that block."""
 
     def ask(
         self,

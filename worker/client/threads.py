@@ -71,7 +71,7 @@ class Threads(RunWaits, ClientApi):
         """Send a message to the thread with this topic.
 
         Args:
-            may_hear: Whether a live run gets the message. If not, ``Taken`` is raised.
+            may_hear: Returns whether a live run gets the message. If not, ``Taken`` is raised.
             files: Files of the run that the message starts.
 
         Raises:

@@ -31,14 +31,12 @@ LONGEST = timedelta(days=36_500)
 
 
 class Tokens:
-    """Access tokens of the dashboard and the HTTP API.
-
-    They are on the server of ``client``.
+    """Access tokens of the dashboard and the HTTP API, on the state server of ``client``.
 
     Raises:
-        StoreUnavailable: From every method, if the server does not reply.
-        AccessDenied: From every method, if the login has no access to tokens.
-        DamagedToken: From methods that read a token.
+        StoreUnavailable: From every method, if the state server does not reply.
+        AccessDenied: From every method, if the login to the state server may not access tokens.
+        DamagedToken: From methods that read a token, if it is damaged.
     """
 
     def __init__(self, client: ClientConnection) -> None:
@@ -109,7 +107,7 @@ class Tokens:
             raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """Return the access token of a text with id and secret.
+        """Return the access token whose id and secret are in a text.
 
         Returns:
             The token, or None if it is unknown, revoked or expired, or its secret is wrong.
@@ -121,7 +119,7 @@ class Tokens:
         )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """Return the access token with this id, without its secret's check.
+        """Return the access token with this id. No secret is checked.
 
         Returns:
             The token, or None if it is unknown, revoked or expired.
@@ -133,7 +131,7 @@ class Tokens:
         return None if token.has_expired(_moment(now)) else token
 
     def take_sign_in(self, code: str) -> str | None:
-        """Return the token id of a one-time code, and invalidate the code.
+        """Return the token id of a one-time sign-in code, and invalidate the code.
 
         Returns:
             None if the code is unknown, used or expired.
@@ -196,7 +194,7 @@ MOST = 50
 
 
 class SavedFilters:
-    """Saved filters of ``owner``, on the server of ``client``."""
+    """Filters of the dashboard's runs table that ``owner`` saved, on the state server."""
 
     def __init__(self, client: ClientConnection, owner: str) -> None:
         validation.submitter(owner, "owner")

@@ -1,8 +1,8 @@
-"""Verdicts on runs that are not at rest.
+"""Verdicts on runs that are queued, running, or waiting for a time.
 
-They cover runs that wait for a time (scheduled, backing off, held, after losses), runs whose
-message is queued, lost or without a worker that runs it, rounds in flight, a server or workers that
-stood still, and paused flows.
+They cover timed waits (a start time, a retry, a stop, lost workers), messages that are queued, lost
+or without a worker that can run them, running rounds, paused flows, and a state server, broker or
+workers that do not respond.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from perdure.worker.presentation.text import waits_for_code, waits_for_provider
 
 
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
-    """Return the verdict that no worker runs the flow.
+    """Return the verdict that no live worker can run the flow.
 
-    No live worker has the role, none knows the flow, or none has the flow enabled. The result is
-    None if a worker can run the next round.
+    No live worker has the role of the run's next round. Or those that have it do not know the flow,
+    lack something that it needs, or do not have it enabled. The result is None if a worker can run
+    the round.
     """
     if not case.of_role:
         return case.no_worker("Its next round waits")
@@ -66,10 +67,10 @@ def no_worker_runs_it(case: RunCase) -> Verdict | None:
 
 
 def message_lost(case: RunCase) -> Verdict | None:
-    """Return the verdict that the message seems lost.
+    """Return the verdict that the run's message seems lost.
 
-    The sweep did not find the message. It checks once more before it sends the message again. The
-    result is None if no message is missing.
+    The sweep did not find it in the queue. The sweep checks once more before it sends the message
+    again. The result is None if no message is missing.
     """
     if case.fields.get("looked") != "1":
         return None
@@ -87,8 +88,7 @@ def message_lost(case: RunCase) -> Verdict | None:
 def broker_silent(case: RunCase) -> Verdict | None:
     """Return the verdict that the broker does not reply.
 
-    The result is None if it replies. This is known only of a broker on another server than the
-    runs.
+    The result is None if it replies, or if the state server itself is the broker.
     """
     if case.standing.length is not None:
         return None
@@ -104,10 +104,10 @@ def broker_silent(case: RunCase) -> Verdict | None:
 
 
 def in_line(case: RunCase) -> Verdict:
-    """Return the verdict on a message in a queue.
+    """Return the verdict that the run's message waits in a queue.
 
-    It gives the message's position. The position is exact among the next messages. Further back it
-    is estimated by the message's number.
+    It gives the message's position. The position is exact near the head of the queue. Further back
+    it is estimated by the message's number.
     """
     standing, number_of_run = case.standing, case.count("number")
     cursor, pushed = (
@@ -157,11 +157,10 @@ def in_line(case: RunCase) -> Verdict:
 
 
 def silent(case: RunCase) -> Verdict | None:
-    """Return the verdict that server or workers stand still.
+    """Return the verdict that the state server or all workers stopped responding.
 
-    The state server or all workers stand still, or did until just now. Either no worker sweeps
-    although some were alive just now, or none did until just now and the round's worker has sent no
-    heartbeat since.
+    Either no worker has swept for half a lease, although workers sent heartbeats. Or such a silence
+    has just ended, and the worker of the run's round has sent no heartbeat since.
 
     Returns:
         The verdict, or None if neither is so.
@@ -308,7 +307,7 @@ def waiting(case: RunCase) -> Verdict:
 
 
 def fitting(case: RunCase) -> Sequence[WorkerInfo]:
-    """Return live workers with the last commit's code."""
+    """Return the live workers that run the code of the run's last commit."""
     build = case.fields.get(BUILD)
     return [
         worker

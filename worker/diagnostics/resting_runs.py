@@ -25,10 +25,10 @@ PHASES = (*LIVE, "parked", "interrupted", "stopped", "completed", "errored")
 
 
 def quarantined(case: RunCase) -> Verdict | None:
-    """Return the verdict that the stored data is damaged.
+    """Return the verdict that the run's stored data is damaged.
 
     A worker or the sweep has found the damage before, or this function finds it. The result is None
-    if the data is sound.
+    if there is no damage.
     """
     damage = case.fields.get("error", "") if "quarantined" in case.fields else _damage(case)
     if damage is None:
@@ -115,7 +115,7 @@ def ended(case: RunCase) -> Verdict:
 def waiting_for_a_person(case: RunCase) -> Verdict:
     """Return the verdict on an interrupted run: its question, and how to answer.
 
-    If it has a deadline, its default answer is taken then.
+    If the question has a deadline, its default answer is taken then.
     """
     reason, due = case.fields.get("i_reason", ""), case.standing.due
     until = (
@@ -145,7 +145,11 @@ def _waiting(case: RunCase) -> PendingInterrupt | None:
 
 
 def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[str, str]:
-    """Return an interrupted run's question and the answering commands."""
+    """Return an interrupted run's question, and how to answer it.
+
+    ``reason`` is the question as the run stores it. ``resume`` is the beginning of each command
+    that answers: ``perdure resume ID``.
+    """
     question = safe_text(reason, MAX_TEXT)
     match waiting.kind if waiting else "question":
         case "approval":
@@ -191,7 +195,10 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
 
 
 def _whose(data: Mapping[str, Any]) -> str:
-    """Return the name of a used-up budget. It is the beginning of a sentence."""
+    """Return whose budget is used up, as the beginning of a sentence.
+
+    ``data`` is that of the question. It names a run (``of``) if runs share the budget.
+    """
     if "of" not in data:
         return "Its budget"
     return f"The budget that it shares with all runs below run {safe_text(data['of'], 40)}"

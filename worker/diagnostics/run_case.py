@@ -17,9 +17,9 @@ YEAR_10000 = 253_402_300_800_000
 
 
 class RunCase:
-    """A run's stored data, with derived facts.
+    """One run's stored data, and facts that follow from it.
 
-    Times are in ms of the server's clock.
+    Times are in ms of the state server's clock.
     """
 
     def __init__(self, standing: RunSnapshot, settings: Settings) -> None:
@@ -43,7 +43,7 @@ class RunCase:
         self.willing = [worker for worker in self.of_role if worker.knows(self.flow)]
 
     def say(self, code: VerdictCode, sentence: str, since: float | None, **details: Any) -> Verdict:
-        """Return a verdict on a run: a code, a sentence, since when it is so, and details.
+        """Return a verdict on the run: a code, a sentence, since when it is so (ms), and details.
 
         The run's id and phase are among the details of every verdict.
         """
@@ -51,12 +51,10 @@ class RunCase:
         return Verdict(code, sentence, moment, {"run": self.id, "phase": self.phase, **details})
 
     def no_worker(self, head: str) -> Verdict:
-        """Return the verdict that the role lacks live workers.
-
-        The run's next round needs this role.
+        """Return the verdict that no live worker has the role of the next round.
 
         Args:
-            head: The beginning of the sentence. It says that something waits for such a worker.
+            head: The beginning of the verdict's sentence. It says what waits for such a worker.
         """
         gone = [
             worker
@@ -86,12 +84,12 @@ class RunCase:
 
     @property
     def time_of_first_failure(self) -> float | None:
-        """When the current step first failed or awaited its provider. None if it did neither."""
+        """When the current step first failed or awaited its provider (ms). None if neither."""
         return failing_since(self.fields)
 
     @property
     def time_of_first_misfit(self) -> float | None:
-        """Since when the current step waits for code that fits. None if it does not."""
+        """Since when the current step waits for code that fits (ms). None if it does not wait."""
         return failing_since(self.fields, MISFIT)
 
     def count(self, name: str) -> int:
@@ -103,11 +101,11 @@ class RunCase:
 
     @property
     def since_phase(self) -> float | None:
-        """The time at which the run's phase began.
+        """When the run's phase began, in ms. None if unknown.
 
-        For a queued run, it is the time at which its message was published. A run that has never
-        begun may have been offered several times, to workers that lack its flow for example. For
-        such a run, it is the time from which it could begin.
+        For a queued run, it is when the run's message was published. The message of a run that has
+        never begun may have been published several times, to workers that lack its flow for
+        example. For such a run, it is the time from which the run could begin.
         """
         if self.phase not in ("queued", "waiting"):
             return self.time("updated_at")
@@ -118,15 +116,15 @@ class RunCase:
 
     @property
     def beat(self) -> float:
-        """The round's claim or last heartbeat, in ms."""
+        """When the round was claimed or its worker last sent a heartbeat, in ms."""
         return max(self.time("claimed_at") or 0.0, self.time("beat_at") or 0.0)
 
     def ago(self, time: float) -> str:
-        """Return how long ago a server time was: ``5.0 s``."""
+        """Return how long ago ``time`` (ms, server clock) was: ``5.0 s``."""
         return duration((self.now - time) / 1000)
 
     def soon(self, time: float | None) -> str:
-        """Return when a server time comes: ``in 5.0 s``.
+        """Return in how long ``time`` (ms, server clock) comes: ``in 5.0 s``.
 
         For a time that is over or unknown, the text is ``at the next sweep``.
         """
@@ -150,10 +148,11 @@ def names(workers: Sequence[WorkerInfo], shown: int = 3) -> str:
 
 
 def number(text: str | None) -> float | None:
-    """Return the number in a Lua script's text.
+    """Return the number in a text that a Lua script wrote.
 
     Returns:
-        The count or time, or None if the text is not a number or is a time beyond the year 10,000.
+        The count or time (ms), or None if the text is no number or is a time beyond the year
+        10,000.
     """
     return (
         float(text)

@@ -1,6 +1,6 @@
-"""why: from one read of a run and its surroundings to a Verdict.
+"""Why a run is in its state: a Verdict, from one read of the run, its queue and the workers.
 
-Pure: it reads neither a server nor a clock.
+Pure: nothing here reads a server or a clock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from perdure.worker.settings import Settings
 
 
 def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
-    """Return why a run is in its current state.
+    """Return why the run in ``standing`` is in its current state.
 
-    ``perdure why`` shows it. Conditions that no worker can repair come first. Conditions that
-    repair themselves come last.
+    ``perdure why`` shows it. If several reasons hold, those that no worker can repair come first,
+    and those that repair themselves come last.
     """
     case = RunCase(standing, settings)
     damage = quarantined(case)
@@ -60,12 +60,12 @@ def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
 
 
 def while_refused(verdict: Verdict, reply: str, remedy: str) -> Verdict:
-    """Return a run's verdict while the server refuses writes.
+    """Return a run's verdict while the state server refuses writes.
 
     Args:
         verdict: The verdict without the refusal.
-        reply: The server's reply, such as ``MISCONF`` with its reason.
-        remedy: What to do.
+        reply: The state server's reply, such as ``MISCONF`` with its reason.
+        remedy: What the operator should do, as a sentence without a full stop.
     """
     return Verdict(
         VerdictCode.SERVER_SILENT,

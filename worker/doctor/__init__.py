@@ -1,4 +1,4 @@
-"""The doctor: checks for whatever breaks or weakens the guarantees, with the remedy for each.
+"""The doctor: checks for what breaks or weakens Perdure's guarantees, with a remedy for each.
 
 This module lists all checks, in the order of the report.
 """
@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 def examine(process: AppConnection, local_time: Callable[[], float] = time.time) -> list[Finding]:
     """Run all checks of ``perdure doctor``. Return their findings.
 
-    They concern the state server, the Celery app and the flows of this process.
+    The checks concern the state server, the Celery app and the flows of this process.
 
     Args:
+        process: settings, store and publisher of this process.
         local_time: this machine's clock, in seconds since 1970.
 
     Raises:
-        StoreUnavailable: the server does not answer.
+        StoreUnavailable: the state server does not answer.
     """
     settings, store = process.settings, process.store
     inspection = inspect(store.url, settings.prefix, local_time=local_time)
@@ -71,9 +72,9 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
 
 
 def own_flows_lacking() -> dict[str, str]:
-    """Return the missing requirements of non-shipped flows, by name.
+    """Return why flows cannot run in this process, by the flow's name.
 
-    Flows that can run in this process are left out.
+    Flows that can run, and flows that ship with Perdure, are left out.
     """
     flows = {name: registry.make(name) for name in registry.registered()}
     return {
@@ -99,7 +100,7 @@ def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]
 
 
 def refusals(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that keep workers from running rounds."""
+    """Return the findings whose level is ``refused``: they keep workers from running rounds."""
     return [finding for finding in findings if finding.level is Level.REFUSED]
 
 

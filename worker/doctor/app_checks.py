@@ -1,7 +1,8 @@
 """The doctor's checks of the Celery app and this process.
 
-They cover the app's settings, the broker that this process and the workers publish to, the server's
-contents, this process's flows, the API key for its model, and the sandbox of shell commands.
+They cover the app's settings, the broker that this process and the workers publish to, and damaged
+data on the state server. They also cover this process's flows, the API key for its model, and the
+sandbox of shell commands.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def app_findings(app: Celery, own: bool) -> list[Finding]:
     """Run the checks of a Celery app's settings. Return the findings.
 
     Args:
-        own: whether it is Perdure's own app. For another app, most findings are only warnings,
-            since its settings are its owner's decision.
+        own: whether the app is Perdure's own. For a user's app, most findings are only warnings,
+            since the user decides its settings.
     """
     level = Level.REFUSED if own else Level.WARNING
     return [
@@ -46,7 +47,10 @@ def app_findings(app: Celery, own: bool) -> list[Finding]:
 
 
 def private_parts(changed: list[PrivatePart]) -> Finding:
-    """Check that Celery and kombu have the private parts that Perdure uses."""
+    """Return the finding about private parts of Celery and kombu that Perdure uses.
+
+    ``changed`` are those that the installed versions lack or have changed.
+    """
     check = "private-parts"
     if changed:
         return warning(
@@ -72,9 +76,10 @@ def _content(app: Celery) -> Finding:
 
 
 def _queue_names(app: Celery) -> Finding:
-    """Check that Redis lists have their queues' names.
+    """Check that the app's queues are Redis lists with the queues' names.
 
-    The app's kombu options decide that. Messages of rounds are pushed to lists of these names.
+    The app's kombu options decide that. Perdure pushes the messages of rounds to lists with the
+    names of their queues.
     """
     check, options = "queue-names", app.conf.broker_transport_options or {}
     if options.get("global_keyprefix"):
@@ -121,7 +126,7 @@ def _prefetch(app: Celery, level: Level) -> Finding:
 
 
 def _prefetch_multiplier(app: Celery) -> Finding:
-    """Check that a slot prefetches at most one message."""
+    """Check that Celery prefetches at most one message for each slot of a worker."""
     check, multiplier = "prefetch-multiplier", app.conf.worker_prefetch_multiplier
     if multiplier != 1:
         return warning(
@@ -137,9 +142,9 @@ def _prefetch_multiplier(app: Celery) -> Finding:
 
 
 def _eager(app: Celery) -> Finding:
-    """Check that the app does not run tasks eagerly.
+    """Check that ``task_always_eager`` is off.
 
-    The setting ``task_always_eager`` would run them in the calling process.
+    That setting of Celery would run the app's tasks in the calling process.
     """
     check = "always-eager"
     if app.conf.task_always_eager:
@@ -168,12 +173,12 @@ def _remote_control(app: Celery, level: Level) -> Finding:
 
 
 def handover(dispatcher: Publisher, announced: Mapping[str, str]) -> Finding:
-    """Check that this process publishes as the workers do.
+    """Check that this process publishes messages in the same way as the live workers.
 
-    It compares with the live workers. If messages go through the outbox, it checks also that the
-    broker answers.
+    If messages go through the outbox, check also that the broker answers.
 
     Args:
+        dispatcher: the publisher of this process.
         announced: how each live worker publishes messages, by the worker's name.
     """
     check = "handover"
@@ -203,12 +208,12 @@ def handover(dispatcher: Publisher, announced: Mapping[str, str]) -> Finding:
     )
 
 
-#: Maximum number of damaged runs that the finding names.
+#: Maximum number of damaged runs that a finding names.
 NAMED = 10
 
 
 def dead_letters(inspection: Inspection, key: str) -> Finding:
-    """Check for dead letters: messages that validation refused."""
+    """Check for dead letters: messages that validation refused. ``key`` is their Redis key."""
     check = "dead-letters"
     if inspection.dead_letters is None:
         return unknown(
@@ -225,7 +230,7 @@ def dead_letters(inspection: Inspection, key: str) -> Finding:
 
 
 def quarantined_runs(inspection: Inspection) -> Finding:
-    """Check for damaged runs and damaged shared keys."""
+    """Check for damaged runs, and for damaged Redis keys that runs share."""
     check = "quarantined-runs"
     if inspection.damage is None:
         return unknown(
@@ -245,13 +250,11 @@ def quarantined_runs(inspection: Inspection) -> Finding:
 
 
 def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Finding:
-    """Check that this process loads and runs its flows.
-
-    They are those of installed packages and files.
+    """Check that this process can load and run the flows of installed packages and files.
 
     Args:
-        failures: The reason of each failure to load, by the name of the part.
-        lacking: The missing requirement of each loaded flow that cannot run here, by name.
+        failures: Why something could not be loaded, by the name of the package, module or file.
+        lacking: Why a loaded flow cannot run here, by the flow's name.
     """
     check = "flows-loaded"
     if lacking and not failures:
@@ -271,10 +274,9 @@ def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Fin
 
 
 def sandbox(settings: Settings) -> Finding:
-    """Check that this machine can start the sandbox's containers.
+    """Check that this machine can start the containers in which shell commands run.
 
-    Shell commands run in them. The check matters only where a flow that runs shell commands is
-    enabled.
+    The check matters only where a flow that runs shell commands is enabled.
     """
     check = "sandbox"
     if not settings.enabled_flows:
@@ -296,8 +298,8 @@ def sandbox(settings: Settings) -> Finding:
     return ok(check, f"shell commands run in {settings.sandbox}")
 
 
-#: The environment variables for each provider's key, of which one must be set. Other providers are
-#: not checked.
+#: By provider: the environment variables for its API key, of which one must be set. Other providers
+#: are not checked.
 KEYS = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "cerebras": ("CEREBRAS_API_KEY",),
@@ -318,7 +320,7 @@ KEYS = {
 
 
 def model_key(settings: Settings) -> Finding:
-    """Check that the configured model's API key is set. It must be in the environment."""
+    """Check that the API key of the configured model is set in this process's environment."""
     check = "model"
     if settings.model is None and settings.model_url is None:
         return ok(

@@ -1,6 +1,6 @@
-"""The check of an unnamed server on localhost.
+"""The check of the state server on localhost before it is used by default.
 
-It comes before the server gets the runs of a user who names no server.
+It protects the runs of a user who names no server.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from perdure.worker.store.inspection import inspect
 
 #: Seconds for a server on this machine to answer.
 LOCAL_TIMEOUT = 1.0
-#: The checks whose result must be known for such a server, since no operator chose it.
+#: The checks whose result must be known for a server that no setting names: no operator chose it.
 NEEDED = ("server-version", "cluster", "eviction-policy", "append-only-file")
 
 
 def unsafe_because(url: str, settings: Settings) -> str | None:
-    """Return why a default server must not be used.
+    """Return why the server at this URL must not be the default, or None if it may.
 
-    No setting names this server. It has to answer, and to pass the doctor's checks. The reason is
-    the rest of a sentence. None means that the server may be used.
+    No setting names this server, so it has to answer and to pass the doctor's checks. The reason is
+    the rest of a sentence whose subject is the server.
     """
     try:
         inspection = inspect(url, settings.prefix, LOCAL_TIMEOUT, contents=False)

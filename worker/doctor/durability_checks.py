@@ -1,4 +1,4 @@
-"""The doctor's checks of durability, and a refusal's text.
+"""The doctor's checks of durability, and the text that refuses an unsafe state server.
 
 They cover writes, eviction, the append-only file, replicas, and whether the Sentinels can agree on
 another master. Workers, submissions and readiness probes all refuse a server that could lose runs,
@@ -15,10 +15,10 @@ from perdure.worker.store.inspection import Inspection, inspect
 from perdure.worker.store.sentinel import watch
 from perdure.worker.urls import is_sentinel, parse_sentinels, place_of
 
-#: Checks of a state that passes by itself. A worker starts, and waits for the server.
+#: Checks that may fail for a while only. A worker starts nevertheless, and waits for the server.
 PASSING = ("writes",)
-#: With two Sentinels, the loss of the machine with the master and one Sentinel leaves too few to
-#: agree.
+#: Minimum number of Sentinels. With two, the loss of the machine with the master and one Sentinel
+#: leaves too few to agree.
 FEWEST = 3
 #: The checks that `durability = "relaxed"` downgrades to warnings. A cluster cannot run the scripts
 #: at all.
@@ -30,7 +30,7 @@ VOIDING = ("cluster", *RELAXED)
 def writes(inspection: Inspection) -> Finding:
     """Check that the state server accepts writes.
 
-    A server that cannot write to its disk, or has too few replicas, answers reads alone.
+    A server that cannot write to its disk, or has too few replicas, refuses all writes.
     """
     check, info = "writes", inspection.info or {}
     if inspection.refuses is not None:
@@ -69,7 +69,7 @@ def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
 def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Finding:
     """Return the finding that a server may lose runs.
 
-    It is a refusal, or only a warning if the settings accept the loss of runs.
+    Its level is ``refused``, or ``warning`` if the settings accept the loss of runs.
     """
     if settings.durability == "strict":
         return refused(check, sentence, remedy)
@@ -79,7 +79,7 @@ def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Findi
 def append_only(inspection: Inspection, settings: Settings) -> Finding:
     """Check that the state server writes an append-only file.
 
-    Without it the server loses everything when it stops.
+    Without this file the server loses all runs when it stops.
     """
     check, appends = "append-only-file", inspection.config.get("appendonly")
     if appends is None and inspection.info is not None and "aof_enabled" in inspection.info:
@@ -101,7 +101,7 @@ def append_only(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def fsync(inspection: Inspection) -> Finding:
-    """Check ``appendfsync``: the writes that a loss of power may cost."""
+    """Check the setting ``appendfsync``: how many writes a loss of power may lose."""
     check, when = "fsync", inspection.config.get("appendfsync")
     if when is None:
         return unknown(
@@ -121,9 +121,9 @@ def fsync(inspection: Inspection) -> Finding:
 
 
 def delayed_fsyncs(inspection: Inspection) -> Finding:
-    """Check that the append-only file's disk keeps up.
+    """Check that the disk of the append-only file is fast enough.
 
-    A slow disk turns the one second of ``everysec`` into several.
+    With a slow disk and ``appendfsync everysec``, a loss of power may lose several seconds.
     """
     check = "delayed-fsyncs"
     if inspection.info is None:
@@ -145,9 +145,10 @@ def delayed_fsyncs(inspection: Inspection) -> Finding:
 
 
 def replicas(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that a failover of the server loses nothing.
+    """Check that a failover of the state server loses nothing.
 
-    The server must be the primary. If it has replicas, it must refuse writes while none follows.
+    The server must be the primary. If it has replicas, it must refuse writes while no replica
+    follows.
     """
     check = "replicas"
     if inspection.info is None:
@@ -192,10 +193,10 @@ def replicas(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def sentinels(url: str) -> list[Finding]:
-    """Check that the Sentinels can agree on another master.
+    """Check that the Sentinels in the state server's URL can agree on another master.
 
     Returns:
-        One finding, or none if the server has no Sentinels.
+        One finding. An empty list if the URL names no Sentinels.
     """
     check = "sentinels"
     if not is_sentinel(url):
@@ -242,7 +243,7 @@ def sentinels(url: str) -> list[Finding]:
 
 
 def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Return the findings that mean a loss of runs.
+    """Return the findings because of which the state server must not be used for runs.
 
     Findings that the settings accept (``durability`` is relaxed) are left out.
     """
@@ -255,7 +256,7 @@ def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
 
 
 def refusal(url: str, findings: list[Finding]) -> str:
-    """Return the error text for an unsafe server: the reasons, and the remedy."""
+    """Return the error text for an unsafe state server: the findings, and what to do about them."""
     reasons = "; ".join(finding.sentence for finding in findings)
     remedies = "; ".join(finding.remedy for finding in findings)
     is_acceptable = all(finding.check in RELAXED for finding in findings)
@@ -268,13 +269,13 @@ def refusal(url: str, findings: list[Finding]) -> str:
 
 
 def check_durability(url: str, settings: Settings) -> None:
-    """Raise UnsafeServer if the server could lose acknowledged runs.
+    """Raise UnsafeServer if the state server at ``url`` could lose acknowledged runs.
 
     A server that does not report its settings is accepted.
 
     Raises:
-        UnsafeServer: it would lose runs.
-        StoreUnavailable: it does not answer.
+        UnsafeServer: the server could lose runs, or is a cluster.
+        StoreUnavailable: the server does not answer.
     """
     findings = voids(inspect(url, settings.prefix, contents=False, settings=False), settings)
     if findings:

@@ -1,6 +1,6 @@
 """The doctor's checks of the state server itself: version and mode, clock, encryption, memory.
 
-``durability_checks`` has the checks of its durability.
+``durability_checks`` has the checks of the server's durability.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from perdure.worker.settings import Settings
 from perdure.worker.store.inspection import Inspection
 from perdure.worker.urls import hosts_of
 
-#: The transitions need features of these versions (script flags, LPOS, PEXPIREAT's replies). Older
-#: ones are untested.
+#: Perdure's Lua scripts need features of these versions (script flags, LPOS, PEXPIREAT's replies).
+#: Older versions are untested.
 OLDEST = {"Valkey": (8, 0), "Redis": (7, 0)}
 
-#: Schemes without encryption, each with its encrypted counterpart.
+#: URL schemes without encryption, each with its encrypted counterpart.
 SECURE = {
     "redis": "rediss://",
     "redis+sentinel": "rediss+sentinel://",
@@ -29,7 +29,7 @@ SECURE = {
 
 
 def version(inspection: Inspection) -> Finding:
-    """Check that the server's version is new enough."""
+    """Check that the state server's version is new enough."""
     check, info = "server-version", inspection.info
     if info is None:
         return unknown(
@@ -57,7 +57,7 @@ def version(inspection: Inspection) -> Finding:
 
 
 def cluster(inspection: Inspection) -> Finding:
-    """Check that the state server is no cluster. A cluster would spread a script's keys."""
+    """Check that the state server is no cluster, where a script may not use several keys."""
     check = "cluster"
     if inspection.info is None:
         return unknown(
@@ -75,9 +75,9 @@ def cluster(inspection: Inspection) -> Finding:
 
 
 def clock(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the server's clock and this machine's agree.
+    """Check that the state server's clock and this machine's clock agree.
 
-    Leases and deadlines use the server's clock. Logs and people use this machine's.
+    Leases and deadlines use the server's clock. Logs and people use this machine's clock.
     """
     check, limit = "clock", settings.lease_seconds / 2
     if inspection.skew is None:
@@ -101,10 +101,10 @@ def clock(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def connection(settings: Settings, default_url: str) -> Finding:
-    """Check that connections between machines are encrypted and verified.
+    """Check that connections to the state server and the broker are encrypted and verified.
 
     On a plain connection, others can read goals, answers and the password. The same is true if an
-    unverified server answers.
+    unverified server answers. Connections inside this machine need no encryption.
     """
     check = "connection"
     for url in (settings.redis_url or default_url, *(settings.broker_url or "").split(";")):
@@ -142,9 +142,9 @@ FREE_SOME = "Free some: perdure delete --status completed --older-than 7d, or ra
 
 
 def memory(inspection: Inspection) -> Finding:
-    """Check how much of ``maxmemory`` the server uses.
+    """Check how much of its ``maxmemory`` the state server uses.
 
-    A full server refuses new runs. Running ones go on.
+    A full server refuses new runs. Runs that have begun go on.
     """
     check, info = "memory", inspection.info
     if info is None or "used_memory" not in info:
@@ -175,8 +175,8 @@ def memory(inspection: Inspection) -> Finding:
 def limit(inspection: Inspection) -> Finding:
     """Check that the state server has a ``maxmemory``.
 
-    Without it the server takes memory until the operating system kills it, and all work stands
-    still. With it a full server refuses new runs, and running work goes on.
+    Without this limit the server takes memory until the operating system kills it, and all work
+    stands still. With it a full server refuses new runs, and running work goes on.
     """
     check, info = "maxmemory", inspection.info
     if info is None or "maxmemory" not in info:
@@ -198,5 +198,5 @@ def limit(inspection: Inspection) -> Finding:
 
 
 def megabytes(count: int) -> str:
-    """Return bytes as text in megabytes, with one decimal."""
+    """Return a number of bytes as text in megabytes, with one decimal and no unit."""
     return f"{count / 1e6:,.1f}"

@@ -31,7 +31,7 @@ from perdure.worker.errors import DamagedRun
 if TYPE_CHECKING:
     from perdure.flows.core.names import Role
 
-#: Most that is charged to the runs above in one commit, in millionths. Scripts add it exactly.
+#: Maximum that one commit charges to the runs above, in millionths. Lua still adds it exactly.
 MOST_CHARGED = 10**18 - 1
 NOTHING_SPENT: Mapping[str, float] = MappingProxyType({})
 #: Reason of the interrupt that is raised when a budget is used up.
@@ -40,7 +40,7 @@ EXHAUSTED = "budget_exhausted"
 
 @dataclass(frozen=True, slots=True)
 class BudgetAbove:
-    """A budget of a run above that limits this run.
+    """A budget of a run above this one in its tree. It limits this run too.
 
     Attributes:
         run_id: the run that has the budget.
@@ -57,7 +57,11 @@ class BudgetAbove:
     added: str = ""
 
     def before(self, lost: Mapping[str, float]) -> Budget:
-        """Return the budget before this attempt, with the lost attempts of the run's step."""
+        """Return the budget before this attempt of a round.
+
+        Args:
+            lost: charge for the lost attempts of the run's step, by budget name.
+        """
         return Budget(self.limit, self.spent + lost.get(self.name, 0))
 
 
@@ -70,7 +74,7 @@ class Shortage:
         nonce: the nonce of that run.
         name: the budget's name.
         added: the amount added to its limit: the stored text, in millionths. Empty for none.
-        is_own: whether it is the round's own run.
+        is_own: whether ``run_id`` is the round's own run.
     """
 
     run_id: str
@@ -82,7 +86,7 @@ class Shortage:
 
     @property
     def interrupt(self) -> Interrupt:
-        """The question to a person."""
+        """The interrupt that asks a person to add to the budget."""
         data = {
             "budget": self.name,
             "limit": self.budget.limit,
@@ -92,12 +96,13 @@ class Shortage:
 
 
 def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[BudgetAbove, ...]:
-    """Return the budgets above a run that limit it.
+    """Return the budgets of runs above a run that limit this run.
 
     A run above limits nothing if it is gone, was created again under its id, or cannot be read.
 
     Args:
-        read: the hash fields of each run above that limits the run, in the order of the payers.
+        read: the hash fields of each run above that limits the run, in the order of
+            ``record.payers``.
     """
     budgets = []
     limiting = [payer for payer in record.payers if limits_of(payer)]
@@ -125,15 +130,15 @@ def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[Bu
 
 
 def limits_of(payer: Payer) -> tuple[str, ...]:
-    """Return the names of budgets that limit runs below.
+    """Return the names of a payer's budgets that limit spending below it.
 
-    The budget ``runs`` is not among them: it limits their number, not their spending.
+    The budget ``runs`` is left out: it limits the number of runs below, not their spending.
     """
     return tuple(name for name in payer.names if name != RUNS)
 
 
 def fields_above(payer: Payer) -> list[str]:
-    """Return the hash fields to read for a payer's budgets."""
+    """Return the names of the hash fields to read for a payer's budgets."""
     names = [f"{prefix}{name}" for name in payer.names for prefix in (TREE, ADDED)]
     return ["id", "nonce", "budgets", "spent", *names]
 
@@ -144,8 +149,8 @@ class BudgetAccount(NamedTuple):
     Attributes:
         record: The run as this attempt's claim read it.
         attempt: Number of this attempt of the step, from 1.
-        now: Time of its claim, in ms of the server's clock.
-        above: Budgets of the runs above it that limit it too, the parent's first.
+        now: Time of this attempt's claim, in ms of the server's clock.
+        above: Budgets of runs above that limit this run too, the parent's first.
         recorded: Spending of lost attempts of this step on the results that they recorded.
     """
 
@@ -172,7 +177,7 @@ class BudgetAccount(NamedTuple):
         """Return the budgets before this attempt, by name.
 
         Budgets of runs above are included. Of two with the same name, the one with less left
-        counts.
+        counts. Each lost attempt is charged ``estimate``.
         """
         budgets = self._own(estimate or {})
         for each in self.above:
@@ -248,10 +253,9 @@ class BudgetAccount(NamedTuple):
         return None
 
     def charge(self, fields: Mapping[str, str]) -> str:
-        """Return the lines that charge the runs above.
+        """Return the lines that charge this commit's spending to the runs above.
 
-        They hold the growth of the run's spending by this commit. The amounts of all commits of a
-        run add up exactly to its spending, in millionths.
+        The amounts of all commits of a run add up exactly to its spending, in millionths.
 
         Args:
             fields: The fields that the commit writes, as ``fields`` returned them.
@@ -278,6 +282,7 @@ class BudgetAccount(NamedTuple):
         They are the new totals, and the number of attempts that these include.
 
         Args:
+            estimate: Charge for each lost attempt of the step.
             used: Usage of this attempt. For a limited command, its estimate if the command was
                 executed.
             done: Whether the step is over. Its attempts then count no longer.

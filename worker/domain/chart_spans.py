@@ -1,12 +1,12 @@
-"""The times that charts cover, each in equal parts."""
+"""The time spans of charts, each divided into equal parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Seconds that charts cover, by name.
+#: Length of each span in seconds, by name.
 SPANS: Mapping[str, int] = {"hour": 3_600, "day": 86_400, "week": 604_800}
-#: Points in time of a chart.
+#: Number of parts of a span: the points of a chart.
 PARTS = 48
 
 

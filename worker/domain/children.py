@@ -21,20 +21,22 @@ ID_LENGTH = 24
 
 
 class PlannedChild(NamedTuple):
-    """A child run of a plan: the fields of its hash, and the ms from its start to its deadline."""
+    """A child run to start: its hash fields, and its deadline in ms after its start."""
 
     fields: Mapping[str, str]
     deadline: int | None = None
 
 
 def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]:
-    """Return the id and nonce of a parent's child.
+    """Return the id and nonce of a child run.
 
-    Every process derives the same ones, and so does ``child_of`` in parts/family.lua.
+    Every process derives the same two, and so does ``child_of`` in parts/family.lua.
 
     Args:
         parent: the parent's id.
         nonce: the parent's nonce.
+        group: name of the child's group.
+        place: the child's position in the group, from 0.
     """
     text = f"{parent} {nonce} {group} {place}"
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
@@ -42,9 +44,10 @@ def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]
 
 
 def pack_plan(children: Sequence[PlannedChild]) -> tuple[str, ...]:
-    """Return the texts of a group's plan: the common fields, then 32 children in each.
+    """Return the plan of a group of children as texts to store.
 
-    A worker needs no flow's code to start them.
+    The first text has the fields that all children share. Each further text has the other fields of
+    up to 32 children. A worker can start them without the code of a flow.
     """
     first = children[0].fields
     common = {
@@ -85,7 +88,7 @@ def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChi
 
 
 def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
-    """Return a function that maps places to flow names.
+    """Return a function from a child's place in a group to the name of its flow.
 
     Args:
         group: The fields of the group's hash.
@@ -108,7 +111,10 @@ def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
 
 
 def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -> dict[str, str]:
-    """Return a child's hash fields, without its message."""
+    """Return the hash fields of a new child run, all but its message.
+
+    ``nonce`` is the parent's. ``place`` is the child's position in its group.
+    """
     fields = {
         **child.fields,
         "parent": parent,
@@ -120,10 +126,14 @@ def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -
 
 
 def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended:
-    """Return a child's end, parsed from its parent's group.
+    """Return how a child run ended, as its parent's group says.
+
+    Args:
+        record: the parent.
+        text: what the hash of the group stores about the child.
 
     Raises:
-        DamagedRun: The group's text about the child cannot be read.
+        DamagedRun: ``text`` cannot be read.
     """
     from perdure.flows.rounds.children import Ended  # Readers of ids need no classes of waits.
 
@@ -150,5 +160,8 @@ def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended
 
 
 def is_long(text: str) -> bool:
-    """Return whether a group stores only an end's head. The rest was too long."""
+    """Return whether a child's answer or error was too long for its parent's group.
+
+    ``text`` is what the group stores about the child. It then has only the first line.
+    """
     return text.partition("\n")[0].endswith(" long")

@@ -22,12 +22,12 @@ from perdure.worker.domain.execution_state import ExecutionState
 
 
 class Document:
-    """Base of the frozen dataclasses that clients see. The docstring of a field describes it."""
+    """Base of the frozen dataclasses that clients see. A text below a field describes it."""
 
     #: Names of the document's members, in order. Properties and methods can be members too. Empty:
     #: the fields.
     _members: ClassVar[tuple[str, ...]] = ()
-    #: Names of members that differ from the attribute's.
+    #: Names in JSON data that differ from the attribute's, by attribute.
     _aliases: ClassVar[Mapping[str, str]] = {}
     #: Members that may be absent. ``from_dict`` reads None then.
     _later: ClassVar[tuple[str, ...]] = ()
@@ -72,7 +72,7 @@ TimeText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time
 
 
 def absent(value: str | int) -> Any:
-    """Return an annotation that documents an absent member's value."""
+    """Return an annotation that says which value an absent member stands for."""
     return Field(json_schema_extra={"default": value})
 
 

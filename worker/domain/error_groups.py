@@ -14,9 +14,9 @@ from perdure.worker.domain.document import Document
 
 #: Number of errored runs that are looked at if the caller sets no bound: about 30 ms.
 LOOKED_AT = 2000
-#: Maximum number that one HTTP request may look at.
+#: Maximum number of errored runs that one HTTP request may look at.
 MOST_LOOKED = 15_000
-#: Maximum characters of a kind that is a sentence and no name of a class.
+#: Maximum characters of a kind that is a sentence, not the name of a class.
 KIND_CHARACTERS = 80
 #: Beginning of a stored error: the run, its step and its node.
 _WHERE = re.compile(r"run \S+, step \d+(?:, node [^:]*)?: ")

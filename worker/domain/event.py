@@ -26,8 +26,8 @@ FIRST = "submitted"
 LAST_NUMBER = 2**63 - 1
 #: Fields of a stream entry that become attributes of the event. The others become its data.
 FRAME = ("type", "at", "step", "attempt", "node")
-#: Field of a stream entry with the named values that a run begins with, as JSON. In the data of an
-#: event, the values that it has (worker/domain/value_log.py).
+#: Field of a stream entry with the named values that a run begins with, as JSON. Also the key, in
+#: the data of an event, of the values that the event records (worker/domain/value_log.py).
 VALUES = "values"
 #: Field of a round's entry with a digest of all values before it. The values that the round changed
 #: are fields whose names begin with VALUE, each with its JSON.
@@ -77,9 +77,10 @@ class Event(Document):
 
     @classmethod
     def trimmed(cls, following: Event) -> Event:
-        """Build the event that stands for those before ``following``, which are gone.
+        """Build the event that stands for the deleted events before ``following``.
 
-        Its id is the one before that of ``following``, so that events after it can be asked for.
+        Its id is the last possible one before ``following``. A client that passes it as ``after``
+        gets ``following`` next.
         """
         return replace(
             following,
@@ -121,7 +122,7 @@ class Event(Document):
 
 
 def position_of(event_id: str) -> tuple[int, int]:
-    """Return an event id as a comparable position."""
+    """Return an event's id as a pair of numbers, for comparisons."""
     ms, _, number = event_id.partition("-")
     return int(ms), int(number or 0)
 

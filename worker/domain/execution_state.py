@@ -27,7 +27,7 @@ END: Final = "__end__"
 class ExecutionStatus(Enum):
     """Activity of a run.
 
-    A stopped run is ``INTERRUPTED_AFTER``; its stop request tells it apart.
+    A stopped run is ``INTERRUPTED_AFTER`` too. Only its stop request shows that it is stopped.
     """
 
     RUNNING = "running"
@@ -231,8 +231,8 @@ class ExecutionState(BaseModel):
 def is_plain(fields: Mapping[str, str]) -> bool:
     """Return whether a quick check finds the state valid.
 
-    It is True if every required field is present and none needs parsing. That holds in nearly every
-    round, and reading the state in full takes twenty times as long.
+    True if every required field is present and none needs parsing, as in nearly every round. If
+    False, the caller reads the state in full, which takes twenty times as long.
     """
     return (
         fields.get("internal_data") == "{}"

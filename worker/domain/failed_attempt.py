@@ -1,4 +1,4 @@
-"""The settlement of an attempt that failed: tried again after a wait, or the end of the run.
+"""The settlement of an attempt that failed: a retry after a wait, or the end of the run.
 
 Pure, like ``settlement``. The retry policies of flow, node, command and submission meet here.
 """
@@ -28,7 +28,7 @@ from perdure.worker.settings import Settings
 #: First and longest wait (s) for a busy or unavailable provider that names no time itself.
 BUSY_WAITS = (1.0, 60.0)
 
-#: Field ``waiting_for`` of a run that waits for a worker whose code fits it.
+#: Value of the field ``waiting_for`` of a run that waits for a worker whose code fits it.
 CODE = "code"
 #: Maximum length of a stored error text. Longer ones are cut, because the text goes into the hash,
 #: the events and every read of the run.
@@ -43,13 +43,14 @@ def failure(
     retry: Retry | None = None,
     bounds: Retry | None = None,
 ) -> Settlement:
-    """Return the settlement of a failed round.
+    """Return the settlement of a failed round: the writes of its commit.
 
     The round is retried after a wait, or the run ends.
 
     Args:
+        jitter: Random number in [0, 1).
         retry: The flow's policy for this round. The settings supply its missing parts.
-        bounds: The submission's policy, which can only tighten it.
+        bounds: The submission's policy, which can only tighten the flow's.
     """
     error_text = _text_of(record, error)
     busy = isinstance(error, RetryableError) and not error.counts
@@ -93,10 +94,10 @@ def failure(
 def wait_for_code(
     record: Record, error: CodeDoesNotFit, settings: Settings, jitter: float
 ) -> Settlement:
-    """Return the settlement for code that does not fit.
+    """Return the settlement of a round whose run does not fit this worker's code.
 
-    The run waits for a worker whose code fits, and no attempt is counted. It ends after the
-    setting ``misfit_seconds``.
+    The run waits for a worker whose code fits, and no attempt is counted. If none comes within
+    ``misfit_seconds`` (a setting), the run ends. ``jitter`` is a random number in [0, 1).
     """
     error_text = _text_of(record, error)
     first, longest = BUSY_WAITS
@@ -122,9 +123,9 @@ def wait_for_code(
 
 
 def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
-    """Return whether only this code can have advanced a run.
+    """Return whether only this worker's code can have advanced a run.
 
-    This code is that of this worker. Waiting for other code cannot help such a run.
+    Waiting for a worker with other code cannot help such a run.
 
     Args:
         build: the build of the run's flow in this worker.
@@ -152,7 +153,7 @@ def may_retry(
 ) -> bool:
     """Return whether a round is retried after this error.
 
-    A time limit of the retry policies (``within``) is left to the commit.
+    Time limits of the retry policies (``within``) are ignored here. The commit checks them.
 
     Args:
         own: The policy of one step of the round, used in place of the round's policy.
@@ -170,7 +171,8 @@ def may_retry(
 def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
     """Return a round's retry policy, completed by the settings.
 
-    The waits for a busy provider are independent of the waits after failures.
+    With ``busy`` it is the policy for a busy provider, whose waits are independent of the waits
+    after failures.
     """
     if busy:
         default = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)

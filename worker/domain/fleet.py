@@ -186,7 +186,7 @@ class WorkerInfo:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def silence(self, now: float) -> float:
-        """Return the seconds of silence until ``now`` (ms)."""
+        """Return the seconds since the worker's last heartbeat, at ``now`` (ms)."""
         return max(0.0, (now - self.beat) / 1000)
 
     def is_alive(self, now: float, heartbeat_seconds: float) -> bool:
@@ -197,7 +197,7 @@ class WorkerInfo:
         return self.silence(now) <= ALIVE_BEATS * heartbeat_seconds
 
     def status(self, now: float, heartbeat_seconds: float) -> WorkerStatus:
-        """Return the announcement and liveness, as clients see them."""
+        """Return what the worker announced and whether it is alive, as clients see it."""
         return cast(
             WorkerStatus,
             {
@@ -210,9 +210,9 @@ class WorkerInfo:
 
     @property
     def started(self) -> float:
-        """When it started, in ms by its own clock.
+        """When the worker started, in ms by its own clock.
 
-        The last heartbeat, if the worker's version does not announce its start.
+        If its version does not announce that, it is the time of the last heartbeat.
         """
         value = self.info.get("started")
         return 1000 * value if isinstance(value, int | float) else self.beat
@@ -223,7 +223,7 @@ class WorkerInfo:
         return str(self.info.get("role"))
 
     def count(self, name: str) -> int:
-        """Return a number from the announcement, 0 if absent."""
+        """Return the number that the worker announced as ``name``, or 0."""
         value = self.info.get(name)
         return value if isinstance(value, int) else 0
 
@@ -239,17 +239,17 @@ class WorkerInfo:
         return flow in self.info.get("flows", {})
 
     def lacks(self, flow: str) -> str | None:
-        """Return the worker's reason for not running a flow.
+        """Return what the worker lacks to run a flow, as a sentence.
 
-        It is a sentence. None if nothing is missing.
+        None if it lacks nothing.
         """
         lacking = self.info.get("lacking")
         return str(lacking[flow]) if isinstance(lacking, dict) and flow in lacking else None
 
     def queues_of_sets(self, queue: str) -> list[str]:
-        """Return the queues of flow sets that it consumes.
+        """Return the names of the flow sets' queues that the worker consumes.
 
-        Their names begin with ``queue``, the name of a role's queue.
+        They begin with ``queue``, the name of a role's queue.
         """
         announced = self.info.get("lists")
         return [
@@ -271,10 +271,9 @@ class RunSnapshot:
         fields: The run's hash.
         now: When it was read.
         due: When the sweeper checks the run next. None if the run is not in the due set.
-        queues: The queues hash: ``LIST:pushed``, ``LIST:cursor``, the sweep's last time and last
-            silence.
-        length: Length of the queue of the run's message. None if the broker does not
-            answer.
+        queues: The hash of queues: ``LIST:pushed``, ``LIST:cursor``, the time of the last sweep,
+            and begin and end of the last time without sweeps.
+        length: Length of the queue of the run's message. None if the broker does not answer.
         place: Position of that message among those at the consuming end. The next message to be
             taken has position 1. None if the message is not among them.
         workers: All workers that announced themselves lately.
@@ -303,7 +302,7 @@ class RunSnapshot:
 #: Flows that only serve other flows, as their child runs. Workers run them, and lists for people
 #: leave them out. (The constant of ``perdure.flows.workflows`` would import all of workflows.)
 HELPERS = frozenset({"workflow-question"})
-#: A flow with any further members.
+#: A described flow, with any further members.
 Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
 

@@ -1,6 +1,6 @@
-"""Fork: the rounds of another run, before a step, with which a new run begins.
+"""Fork: a new run that begins with the rounds of another run before a step.
 
-The submission of the new run writes it all in one step. So a fork has the turns from its
+The submission of the new run writes these rounds at once. So a fork has the turns from its
 beginning, and never reads the other run again.
 """
 
@@ -30,14 +30,14 @@ class Fork:
         run_id: Id of the other run.
         step: The step at which the fork begins.
         node: The node of this step.
-        turns: The turns before it that are still stored.
+        turns: The turns before this step that are still stored.
         forgotten: Number of the oldest turns that are gone.
         values: Named values at this step.
-        artifacts: Artifacts that the turns name, and the files of the run.
+        artifacts: Artifacts that the turns name, and the files of the run, by name.
         files: The references to these files, as they are stored. Empty for none.
-        follows: The run before the other one in its thread, or None.
-        spent: Amounts that the rounds before it had spent, by budget.
-        origins: The runs that the other one was forked from, as ``origins_of`` returns them.
+        follows: Id of the run before the other run in its thread, or None.
+        spent: Amounts that the rounds before this step had spent, by budget.
+        origins: The runs that the other run was forked from, as ``origins_of`` returns them.
         asked: The caller's request as JSON data, to recognize a repeated call.
     """
 
@@ -93,10 +93,10 @@ class Fork:
         return fields | values
 
     def packed(self, run_id: str) -> list[str]:
-        """Return the turns, packed for the new run's history.
+        """Return the turns as texts for the history of the new run, ``run_id``.
 
         Raises:
-            NotForkable: They are too large together with the artifacts.
+            NotForkable: The turns and the artifacts together are too large.
         """
         packed = [pack_turn(turn, run_id) for turn in self.turns]
         texts = [*packed, *self.artifacts.values()]
@@ -122,6 +122,6 @@ def origins_of(record: Record) -> list[tuple[str, int]]:
 
 
 def shown_origin(record: Record) -> dict[str, Any]:
-    """Return where a run was forked, as clients see it."""
+    """Return from which run and step a run was forked, as clients see it."""
     origin = record.mapping(FORKED)
     return {name: origin.get(name) for name in ("run", "step", "turns", "spent")}

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-#: Steps into a schema for one value. A schema may refer to itself without end.
+#: Maximum depth to which a schema is followed for one value. It may refer to itself without end.
 DEEPEST = 50
 #: Characters of a value that an error shows.
 SHOWN = 60
@@ -29,7 +29,7 @@ WORDS = {
     "array": "a list",
     "object": "an object",
 }
-#: The keywords of the limits of numbers, with their words.
+#: Keywords that limit numbers, each with its words in an error and its comparison.
 LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("at least", operator.ge),
     "maximum": ("at most", operator.le),
@@ -39,7 +39,7 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 
 def faults_of(schema: Mapping[str, Any], value: Any) -> list[str]:
-    """Return a value's faults by a JSON Schema.
+    """Return how a value violates a JSON Schema, as sentences.
 
     Each names a place in the value and the expected value there.
 
@@ -178,7 +178,7 @@ def _is(kind: Any, value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Return the number that pydantic reads, or None."""
+    """Return the number that pydantic reads from a value, or None."""
     if isinstance(value, int | float):
         return value
     if not isinstance(value, str):
@@ -190,9 +190,9 @@ def _number(value: Any) -> float | None:
 
 
 def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Return the schema that ``$ref`` names, or None.
+    """Return the schema that ``$ref`` names.
 
-    None: it is not in the root's ``$defs``.
+    None if the ``$defs`` of ``root`` do not have it.
     """
     name = str(reference).removeprefix("#/$defs/")
     definitions = root.get("$defs")

@@ -142,7 +142,7 @@ class PendingInterrupt(Document):
 
     @property
     def listener(self) -> str:
-        """Who hears what a person says of a command: one of ``LISTENERS``."""
+        """Who gets the words of a person about a command: one of ``LISTENERS``."""
         told = self._facts.get("listener")
         return told if told in LISTENERS else "controller"
 
@@ -205,7 +205,7 @@ class PendingInterrupt(Document):
         return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
 
     def how_in_one_line(self, program: str = "perdure") -> str:
-        """Return a command that answers the run. For a command in doubt, all that do.
+        """Return a command that answers the run. For a command in doubt, return all of them.
 
         One answer alone would look like advice, and to carry out the command again is the answer
         that can do harm.

@@ -71,8 +71,8 @@ FORKED = "forked"
 KEY_SALT = "key_salt"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
-#: Field with the number of signals sent to the run. ALL_HEARD has its value as of the last round
-#: whose controller had read all messages to the run.
+#: Field with the number of signals sent to the run. ALL_HEARD: field with that number as of the
+#: last round whose controller had read all messages to the run.
 ARRIVED, ALL_HEARD = "mailbox", "heard"
 #: Field that is present if the run's last round is committed and a person reviews it before the
 #: answer is published.
@@ -157,7 +157,8 @@ def version_of(fields: Iterable[str]) -> str:
 def digest_of(fields: Mapping[str, str]) -> str:
     """Return the SHA-256 of a run's content: its content fields and its named values.
 
-    A worker compares it before it runs a round, so that it never works on damaged data.
+    A worker compares it with the stored digest before it runs a round, so that it never works on
+    damaged data.
     """
     return digest_of_content(content_of(fields))
 
@@ -177,7 +178,7 @@ def content_of(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of content fields and named values.
+    """Return the names of all fields in the digest, and of the named values among them.
 
     From round to round a run has the same fields, so the result for the same names is cached.
     """
@@ -192,9 +193,9 @@ def _names_among(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 class Payer(NamedTuple):
-    """A run above that counts a run's spending.
+    """A run above whose budgets count this run's spending.
 
-    ``names`` are its budgets that limit the runs below it.
+    ``names`` are the names of those budgets that limit the runs below it.
     """
 
     run_id: str
@@ -203,7 +204,7 @@ class Payer(NamedTuple):
 
     @classmethod
     def of(cls, line: str) -> Payer:
-        """Build the payer from a line of ``payers``."""
+        """Build the payer from a line of the field ``payers``."""
         run_id, nonce, names = [*line.split(" "), "", ""][:3]
         return cls(run_id, nonce, tuple(names.split(",")) if names else ())
 
@@ -283,7 +284,7 @@ class Record:
 
     @cached_field
     def value_texts(self) -> dict[str, str]:
-        """Stored texts of the named values, by prefixed field."""
+        """Stored JSON texts of the named values, by field name (with the prefix)."""
         return {name: self.fields[name] for name in _known_names(self.fields)[1]}
 
     @cached_field
@@ -326,7 +327,7 @@ class Record:
 
     @property
     def short_of(self) -> tuple[str, str] | None:
-        """The awaited budget: id of the run above, and name. None if the run awaits no budget."""
+        """Id of the run above whose budget this run waits for, and the budget's name. Or None."""
         parts = self.fields.get("short", "").split(" ")
         if self.fields.get("waiting_for") != "budget" or len(parts) != 5:
             return None

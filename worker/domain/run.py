@@ -126,7 +126,7 @@ class Run(Document):
 
     @property
     def title(self) -> str:
-        """What the run does, on a line for people: its goal, or the one command of it.
+        """What the run does, on a line for people: its goal, or its only command.
 
         For a run without a goal, these are the beginnings of its inputs: ``city=Oslo days=3``.
         """
@@ -134,7 +134,7 @@ class Run(Document):
 
     @property
     def purpose(self) -> str:
-        """The run's goal, or the one command of it, without its inputs."""
+        """The run's goal, or its only command, without its inputs."""
         return _purpose(self.goal, self.details.get("call"))
 
     @property
@@ -200,7 +200,7 @@ class Done(Document):
 
 
 def status_of(fields: Mapping[str, str]) -> RunStatus:
-    """Return the client's status of a run's stored phase.
+    """Return the status that clients see, from the fields of a run's hash.
 
     Raises:
         DamagedRun: The phase is unknown.
@@ -252,7 +252,7 @@ TIMES = (
 
 
 def _has_traceback(fields: Mapping[str, str]) -> bool:
-    """Return whether the traceback belongs to the last failure.
+    """Return whether the stored traceback belongs to the run's last failure.
 
     An older worker leaves the traceback behind when a later round succeeds.
     """

@@ -173,7 +173,9 @@ class RunDetails(TypedDict, total=False):
     beat_at: TimeText | None
     waiting_until: TimeText | None
     waiting_since: TimeText | None
-    """When the first of its provider's failures came for which the run waits."""
+    """When the failure first came for which the run waits: of a provider, or because the worker's
+    code did not fit.
+    """
     wait_until: TimeText | None
     """When the time of the node's wait is over."""
     signals: list[str] | None

@@ -70,10 +70,10 @@ _READS: Mapping[str, tuple[str, ...]] = {
 _ALTERNATIVES = ("status", "flow", "node", "kind", "by", "id", "thread", "forked")
 _COMPARED = ("submitted", "ended", "duration", "cost")
 _ENDED = frozenset(status for status in RunStatus if status.ended)
-#: The indexes whose order is the time of the end.
+#: The indexes that are ordered by the time at which a run ended.
 BY_END = ("completed", "errored")
 
-#: Texts of a query that are tried as ids of runs.
+#: Maximum number of texts of a query that are tried as ids of runs.
 MOST_NAMED = 5
 
 _Condition = Callable[[Mapping[str, str], float], bool]
@@ -98,7 +98,7 @@ class RunQuery:
 
     @classmethod
     def of(cls, line: str) -> RunQuery:
-        """Read a query line.
+        """Parse a query line.
 
         Raises:
             InvalidInput: A key is unknown, or a value does not fit its key.
@@ -127,7 +127,7 @@ class RunQuery:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The hash fields that decide on match and order."""
+        """Names of the hash fields that are needed to match and sort runs."""
         keys = [term.key for term in self.terms]
         if self.sort in SORTED_AFTER_READING:
             keys.append(self.sort)
@@ -135,8 +135,9 @@ class RunQuery:
 
     @property
     def submitter(self) -> str | None:
-        """The only submitter whose runs match, or None."""
-        names = {term.text for term in self.terms if term.key == "by" and not term.is_not}
+        """The only submitter whose runs match. None if there may be several."""
+        terms = [term for term in self.terms if term.key == "by" and not term.is_not]
+        names = {name for term in terms for name in term.text.split(",")}
         return names.pop() if len(names) == 1 else None
 
     @property
@@ -151,7 +152,7 @@ class RunQuery:
         return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
 
     def fits(self, fields: Mapping[str, str], now: float) -> bool:
-        """Return whether a run's hash fields match.
+        """Return whether a run's hash fields match the query.
 
         Args:
             now: the present time (ms), from which ages are counted.
@@ -162,9 +163,10 @@ class RunQuery:
         return all(condition(fields, now) for condition in self._conditions)
 
     def times(self, index: str, now: float) -> tuple[float, float]:
-        """Return an index's score range (ms) for matching runs.
+        """Return the range of scores (ms) that matching runs have in an index.
 
-        The score is the time of the end in ``completed`` and ``errored``, else the submission.
+        The score is the time of the end in the indexes ``completed`` and ``errored``, else the time
+        of the submission.
         """
         ended = index.partition(":")[0] in BY_END
         low, high = -math.inf, math.inf
@@ -181,7 +183,7 @@ class RunQuery:
 
 
 def duration_of(fields: Mapping[str, str], now: float) -> float:
-    """Return the ms from submission to end or now."""
+    """Return the ms from a run's submission to its end, or to ``now`` (ms)."""
     end = _end_of(fields)
     return (now if end is None else end) - Record(fields).count("created_at")
 
@@ -196,7 +198,7 @@ def cost_of(fields: Mapping[str, str]) -> float:
 
 
 def _end_of(fields: Mapping[str, str]) -> float | None:
-    """Return when a run ended (ms), or None."""
+    """Return when a run ended (ms). None if it has not ended."""
     if not status_of(fields).ended:
         return None
     record = Record(fields)

@@ -1,4 +1,4 @@
-"""RunTree: a run with the runs below it. Many alike are counted."""
+"""RunTree: a run with the runs below it. Many alike children are counted, not listed."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class RunTree(Run):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of children of each status, those that are not listed among them."""
+        """The number of children of each status, including those that are not listed."""
         counts = Counter(child.status.value for child in self.children)
         for alike in self.more:
             counts[alike.status] += alike.count
         return dict(counts)
 
     def walk(self, level: int = 0) -> Iterator[tuple[int, RunTree]]:
-        """Yield each listed run behind its parent, with its generation from 0 on."""
+        """Yield each listed run after its parent, with its depth (``level`` for this run)."""
         yield level, self
         for child in self.children:
             yield from child.walk(level + 1)

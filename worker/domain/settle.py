@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from perdure.flows.rounds.flow import Flow
     from perdure.worker.settings import Settings
 
-#: Name in a round's event for three numbers of turns: before it, after it, and gone before it.
+#: Key in the data of a round's event: numbers of turns before the round, after it, and deleted
+#: before it.
 HISTORY = "history"
 #: Maximum bytes of one character in UTF-8.
 MOST_BYTES = 4
@@ -56,7 +57,7 @@ def settle(
     settings: Settings,
     event_data: Mapping[str, Any] | None = None,
 ) -> Settlement:
-    """Return the settlement of a round from its outcome.
+    """Return the settlement of a round, the writes of its commit, from its outcome.
 
     Args:
         record: The run as the round's claim read it.
@@ -91,10 +92,10 @@ def settle(
 
 
 def _typed_end(record: Record, flow: Flow, end: End) -> End:
-    """Return the end with its answer as typed JSON.
+    """Return the end, its answer converted to the flow's answer type as JSON.
 
-    An unfinished run has no answer of the flow's type, and the run of one command ends with the
-    observation of the command.
+    Two ends stay as they are: that of an unfinished run has no such answer, and the run of one
+    command ends with the command's observation.
 
     Raises:
         InvalidAnswer: The answer is of another type.
@@ -119,7 +120,8 @@ def with_accounts(
 ) -> Settlement:
     """Return the settlement, extended by ``accounts``.
 
-    These are fields of the budget account and the round's intents. The digest is computed again.
+    These are hash fields of the budget account, and the round's intents. The digest is computed
+    again.
     """
     if not accounts or settlement.kind == "damaged":
         return settlement
@@ -247,7 +249,7 @@ def _end(
 
 
 def end_of(record: Record) -> Settlement:
-    """Return the settlement of an already committed last round.
+    """Return the settlement that ends a run whose last round is already committed.
 
     A client of an earlier release resumed the run. Its last node must not run again.
     """

@@ -23,7 +23,7 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
     """Return the settlement that parks a waiting run.
 
     Args:
-        over: Text that the sweep records if the time ends the wait.
+        over: Text that the sweep records if the wait ends because its time is over.
     """
     lines = [f"{name} {count}" for name, count in wait.signals.items()]
     options: dict[str, str | int] = {"wait": wait.name, "wait_over": over}
@@ -53,10 +53,10 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
 
 
 def hold_up(record: Record, shortage: Shortage) -> Settlement:
-    """Return the settlement for a used-up budget.
+    """Return the settlement of a round that a used-up budget blocks.
 
-    The round must not run. A person decides. If it is the budget of a run above, and another run
-    already asks for more of it, this run waits for the same answer.
+    A person decides on the budget. If it belongs to a run above, and another run already asks for
+    more of it, this run waits for the same answer.
     """
     settlement = pause_here(record, record.node, shortage.interrupt)
     fields = {**settlement.fields, "i_kind": "budget", "i_budget": shortage.name}

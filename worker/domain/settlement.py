@@ -69,14 +69,14 @@ GIVE_BACK = Settlement("give_back")
 def taking(
     settlement: Settlement, used: Mapping[str, int], joined: Sequence[str] = ()
 ) -> Settlement:
-    """Return the settlement, extended by the round's signals.
+    """Return the settlement, extended by the signals and groups that the round used up.
 
-    Only a round that is done takes the signals that it used from the run's mailbox, and forgets the
-    groups that it joined.
+    The commit removes these signals from the run's mailbox, and deletes these groups of children.
+    Nothing is added if the round is not done.
 
     Args:
         used: Number of the newest signal that the round used, by name.
-        joined: Names of these groups.
+        joined: Names of groups of children whose results the round has received.
     """
     if not settlement.is_done:
         return settlement

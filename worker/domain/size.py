@@ -33,7 +33,7 @@ FIGURES: Mapping[Kind, RunFigures] = {
     "workflow": RunFigures(10, 3_200, 844.5, 9_100, 4_400.0),
     "agent": RunFigures(21, 3_200, 1_940.0, 9_100, 5_245.0),
 }
-#: Bytes that a run which moves takes in addition: 1 to 3 kB were measured.
+#: Bytes that a live run takes in addition: 1 to 3 kB were measured.
 MOVING_BYTES = 3_000
 #: Bytes of a server without runs.
 EMPTY_BYTES = 10_000_000
@@ -60,8 +60,8 @@ class Load:
         runs: Runs a day.
         retention_days: Days for which an ended run is kept.
         rounds: Rounds of a run. None: as many as were measured for its kind.
-        run_bytes: Memory of an ended run. None: by its kind and its rounds.
-        live: Runs that are live at the same time. None: by the rates.
+        run_bytes: Memory of an ended run. None: estimated from its kind and its rounds.
+        live: Runs that are live at the same time. None: estimated from the other numbers.
         round_seconds: Seconds of a round, with its waits.
         peak: Rate at the peak, as a multiple of the average.
         slots: Slots of a worker process.

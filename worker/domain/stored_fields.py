@@ -33,7 +33,7 @@ MOST = 200
 
 
 class FieldPrefix:
-    """A search for prefixed names that caches other names.
+    """A search for field names with a prefix. It remembers names without it.
 
     In most rounds no name has the prefix. The search then takes a fifth of the time.
     """

@@ -78,10 +78,10 @@ class StreamReader:
 
     @classmethod
     def after(cls, position: str | None) -> StreamReader:
-        """Build a reader that goes on behind an item.
+        """Build a reader that continues after the item with id ``position``, or from the start.
 
         Raises:
-            InvalidInput: ``position`` is no position of a stream.
+            InvalidInput: ``position`` is not the id of an item of a stream.
         """
         if position is None:
             return cls()
@@ -93,7 +93,7 @@ class StreamReader:
         return cls(event, text, {}, True)
 
     def items(self, entries: Iterable[Event | TextEntry]) -> Iterator[StreamItem]:
-        """Yield the items for entries read at one moment."""
+        """Yield the items for entries that were read at the same time."""
         for entry in in_order(entries):
             if isinstance(entry, Event):
                 yield from self._of_event(entry)
@@ -158,7 +158,7 @@ def in_order(entries: Iterable[Event | TextEntry]) -> Iterator[Event | TextEntry
 
 
 def _round_of(entry: TextEntry) -> tuple[int, int]:
-    """Return step and attempt of an entry of text. An unreadable entry is the first of all."""
+    """Return step and attempt of an entry of text. An unreadable entry counts as (0, 0)."""
     try:
         return int(entry.fields["step"]), int(entry.fields["attempt"])
     except (ValueError, LookupError):

@@ -37,7 +37,7 @@ When = datetime | timedelta | float
 
 @lru_cache(maxsize=64)  # the children of a map begin alike
 def _state_fields(node: str, step: int, thread_id: str | None) -> Mapping[str, str]:
-    """Return the first execution state's fields."""
+    """Return the hash fields of a new run's execution state."""
     return ExecutionState(current_node=node, step=step, thread_id=thread_id).to_fields()
 
 
@@ -51,7 +51,7 @@ class Submission:
         checked: Whether the inputs passed the flow's own validation. Only a client with the flow's
             code can run it.
         given: The inputs as the caller passed them, without the flow's defaults.
-        fork: The state that the run takes over if it is a fork. None if it is none.
+        fork: The state that the run takes over if it is a fork. Otherwise None.
     """
 
     flow: str
@@ -78,11 +78,13 @@ class Submission:
 
     @property
     def first_values(self) -> str | None:
-        """The run's first named values, as its first event stores them."""
+        """A fork's first named values, as JSON for its first event. None if there are none."""
         return None if self.fork is None else first_values(self.fork.values)
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """Validate the submission, and return the run's hash fields.
+
+        ``task`` and ``queue`` are the names of the first round's Celery task and queue.
 
         Raises:
             InvalidInput: The submission is not acceptable. The message says why.
@@ -91,9 +93,9 @@ class Submission:
         return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
 
     def unsealed_fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
-        """Return the fields without schema and digest.
+        """Return the result of ``fields`` without schema version and digest.
 
-        The caller adds further fields to them.
+        The caller adds further fields before it computes these two.
 
         Raises:
             InvalidInput: As ``fields`` does.
@@ -203,7 +205,7 @@ class Submission:
 
     @property
     def artifacts(self) -> dict[str, str]:
-        """The new run's artifacts: its submitted files, and those of a fork's origin."""
+        """The new run's artifacts by name: its submitted files, and those of a fork's origin."""
         artifacts: dict[str, str] = {} if self.fork is None else dict(self.fork.artifacts)
         for file in self.files:
             artifacts |= artifacts_of(file.name, file)
@@ -282,7 +284,7 @@ def from_now(when: When | None, what: str, now: float) -> int | None:
     """Return a start time or deadline in ms from ``now``.
 
     ``now`` is in seconds since 1970. A number below ten years in seconds is a duration already.
-    Larger ones are seconds since 1970.
+    Larger ones are seconds since 1970. ``what`` names the time in an error.
 
     Returns:
         The duration, or None if ``when`` is None.

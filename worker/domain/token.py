@@ -43,7 +43,7 @@ class Scope(Enum):
     SIGN_IN = "sign-in"
 
 
-#: The scopes that permit the same as another one, but on the runs of all owners.
+#: By scope: the scope that permits the same on the runs of all owners.
 WIDER: Mapping[Scope, Scope] = {Scope.READ: Scope.READ_ALL, Scope.ANSWER: Scope.ANSWER_ALL}
 
 
@@ -56,8 +56,8 @@ class AccessToken:
         name: Owner of the runs that its bearer submits and sees. Several tokens may share a name.
         scopes: Permissions of the bearer.
         digest: SHA-256 of the secret. It is never shown.
-        created_at, created_by: When and by whom it was made.
-        expires_at: Time from which it grants no access. None if it never expires.
+        created_at, created_by: When and by whom the token was made.
+        expires_at: Time from which the token grants no access. None if it never expires.
     """
 
     id: str
@@ -78,10 +78,9 @@ class AccessToken:
 
     @property
     def may_sign_in_by_link(self) -> bool:
-        """Whether links of notifications sign in with this token.
+        """Whether links of notifications sign in with this token. Never for an admin's token.
 
-        Workers make these links, so a worker's login can sign in with each such token. An admin's
-        token is never one of them.
+        Workers make these links, so a worker's login can sign in with each such token.
         """
         return Scope.SIGN_IN in self.scopes and Scope.ADMIN not in self.scopes
 
@@ -136,7 +135,7 @@ class AccessToken:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A new token with its text. Only now is the secret known."""
+    """A new access token with its text. Only now is the text, with its secret, known."""
 
     token: AccessToken
     text: str = field(repr=False)

@@ -61,7 +61,7 @@ def unpack_turns(run_id: str, entries: Iterable[str], are_checked: bool = False)
 
 
 def _read_all(texts: Sequence[str]) -> list[Any]:
-    """Decode JSON texts all at once, which takes a third of the time."""
+    """Decode JSON texts together, in a third of the time that one by one takes."""
     values: list[Any] = read(f"[{','.join(texts)}]")
     return values if len(values) == len(texts) else [read(text) for text in texts]
 

@@ -24,10 +24,10 @@ LEFT_OUT = "left_out"
 
 
 def is_recorded(name: str, own: Collection[str]) -> bool:
-    """Return whether a named value belongs to user code.
+    """Return whether the events record a named value, because it belongs to user code.
 
     Args:
-        own: names of the values that the flow itself writes.
+        own: names of values that the flow itself writes, which are not recorded.
     """
     return not name.startswith("_") and name not in own
 
@@ -39,19 +39,19 @@ def changes_of(
     most: int,
     renews: bool,
 ) -> str:
-    """Return the commit's option ``record`` for a round's values.
+    """Return the commit's option ``record``: the values that the round's event gets.
 
     Args:
         changed: the fields that the round writes.
         own: names of the values that the flow itself writes.
         most: maximum bytes of the values in one event. 0: none, as for the last event of a run.
-        renews: whether only these values remain after the round.
+        renews: whether only the values in ``changed`` remain after the round.
 
     Returns:
-        Words. First a digest of all values before the round, or ``-`` if the event gets no value.
-            Then the names of the values in the event. Then the names of values that are too large
-            for it, each behind ``!``. The text is empty if the run has no values of user code, and
-            the round changes none.
+        Words, separated by spaces. First a digest of all values before the round, or ``-`` if the
+        event gets no value. Then the names of the values in the event. Then the names of values
+        that are too large for it, each behind ``!``. The text is empty if the run has no values of
+        user code, and the round changes none.
     """
     before, names = record.fields, []
     for field, text in changed.items():  # in each round, so it is written for speed
@@ -87,7 +87,7 @@ def _has_recorded(record: Record, own: Collection[str]) -> bool:
 
 
 def first_values(values: Mapping[str, Any]) -> str | None:
-    """Return the values for a run's first event, or None."""
+    """Return named values as JSON for a run's first event. None if there are none."""
     return canonical(dict(values)) if values else None
 
 
@@ -99,11 +99,11 @@ def values_before(
     Args:
         events: all remaining events of the run, in their order.
         step: the step. Its round is committed.
-        now: the run's values as of these events.
+        now: the run's values of user code after these events.
 
     Returns:
         None if they are not recorded: rounds of an earlier release have changed them, a value was
-            too large, the flow records none, or events are gone.
+        too large, the flow records none, or events are gone.
     """
     values: dict[str, Any] = {}
     last: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def _digest(texts: Mapping[str, str]) -> str:
     """Return a short digest of named values with their JSON.
 
     It is computed in each round that records a value, so it is a checksum. One in four billion
-    other values has the same one by chance, and a deliberate collision gains nothing.
+    other values has the same checksum by chance, and a deliberate collision gains nothing.
     """
     value = 0
     for name in sorted(texts):

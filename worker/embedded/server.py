@@ -31,17 +31,17 @@ _LOADING_SECONDS = 300.0
 
 
 class EmbeddedServer:
-    """A server on a Unix socket. Its data is in `directory`.
+    """A Redis or Valkey server on a Unix socket, with its data in `directory`.
 
     Args:
-        directory: for data, socket and log. Default: the user's state directory. Its mode becomes
-            0700.
+        directory: where the server has data, socket and log. Its mode becomes 0700. Default: the
+            user's state directory.
         binary: the server program. Default: `find_binary` searches it when a server must be
             started.
         appendfsync: `always`, `everysec` or `no`, as in the server's own configuration. `always`
-            loses nothing that was acknowledged. With `everysec` the server delays writes,
-            acknowledged ones too, while the disk is busy with a sync. If it is killed at that
-            moment, it loses up to two seconds of them.
+            loses nothing that was acknowledged. With `everysec` the server delays writes, even
+            acknowledged writes, while the disk is busy with a sync. A server that is killed at that
+            moment loses up to two seconds of writes.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class EmbeddedServer:
 
     @classmethod
     def running(cls, directory: Path | None = None) -> str | None:
-        """Return the URL of the server running on `directory`.
+        """Return the URL of the server that runs with data in `directory`, or None.
 
-        The result is None if none runs. This starts no server and owns none.
+        This does not start a server, and does not take ownership of one.
         """
         server = cls(directory)
         return server.url if server.alive() else None
@@ -80,25 +80,19 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """The running server's process id, confirmed by the server.
-
-        It is None if the server does not reply.
-        """
+        """The process id that the running server reports. None if the server does not reply."""
         answer = self._answer()
         return answer.pid if answer else None
 
     @property
     def program(self) -> str:
-        """Name, version and path of the running server's program.
-
-        It is empty if the server does not reply.
-        """
+        """Name, version and path of the running server's program. Empty if it does not reply."""
         answer = self._answer()
         return answer.program if answer else ""
 
     @property
     def owned(self) -> bool:
-        """Whether this process owns the server. Then `stop` ends it."""
+        """Whether this process owns the server. Then `stop` ends the server."""
         return self._ownership is not None and self._ownership[1] == os.getpid()
 
     def alive(self) -> bool:
@@ -112,8 +106,8 @@ class EmbeddedServer:
         This process then owns the server if no living process does.
 
         Raises:
-            EmbeddedServerError: no program, an unusable directory, or a server that died or did not
-                reply. The message has the last lines of its log.
+            EmbeddedServerError: there is no program, the directory cannot be used, or the server
+                died or did not reply. Then the message has the last lines of its log.
         """
         self._files.make()
         began = time.monotonic()
@@ -146,10 +140,10 @@ class EmbeddedServer:
         A supervisor calls this in its loop. A server that is only busy is left alone.
 
         Returns:
-            True if it had died and runs again.
+            True if the server had died and runs again.
 
         Raises:
-            EmbeddedServerError: as `start`.
+            EmbeddedServerError: as for `start`.
         """
         if self.alive() or not self._ended():
             return False
@@ -157,10 +151,10 @@ class EmbeddedServer:
         return True
 
     def stop(self) -> None:
-        """Stop the server if this process owns it.
+        """Stop the server if this process owns it, and wait until it is gone.
 
-        Wait until it is gone. Everything acknowledged is on disk afterwards. A server that ignores
-        SIGTERM is killed. If this process is not the owner, nothing happens.
+        Everything acknowledged is on disk afterwards. A server that ignores SIGTERM is killed. If
+        this process is not the owner, nothing happens.
 
         Raises:
             EmbeddedServerError: the server still runs. The message has its process id.
@@ -191,10 +185,9 @@ class EmbeddedServer:
         self.stop()
 
     def _answer(self) -> ProbeReply | None:
-        """Return the server's reply to a probe.
+        """Return this server's reply to a probe, or None if it does not reply.
 
-        The result is None if the server does not reply. A reply with another process id than that
-        of the pid file is not from this server.
+        A reply with another process id than that in the pid file is not from this server.
         """
         answer = probe(self._files.socket())
         return (
@@ -218,7 +211,7 @@ class EmbeddedServer:
             self._ownership = None
 
     def _ended(self) -> bool:
-        """Return whether no server runs on the data directory. Its lock is free then."""
+        """Return whether no server runs with this directory: the server lock is free."""
         try:
             lock = try_lock(self._files.lock, shared=True)
         except FileNotFoundError:
@@ -229,9 +222,7 @@ class EmbeddedServer:
         return True
 
     def _signal(self, pid: int | None, number: signal.Signals) -> bool:
-        """Send a signal to the server if it runs.
-
-        It runs while it holds the lock of its data directory.
+        """Send the signal ``number`` to the server, if ``pid`` is its process and still runs.
 
         Returns:
             Whether the signal was sent.
@@ -242,7 +233,7 @@ class EmbeddedServer:
         return True
 
     def _gone(self, pid: int | None) -> bool:
-        """Wait until the server has ended. Remove its files.
+        """Wait until the server has ended, and remove its files, except data and log.
 
         Return True then, or False if the process `pid` is still the server after ten seconds.
         """

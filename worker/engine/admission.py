@@ -38,7 +38,7 @@ class Admission:
         self._live_texts = LiveTexts(store)
 
     def load(self, round_: Round) -> None:
-        """Check the stored run, and set flow and context.
+        """Check the stored run of a round, and set the round's flow and context.
 
         Raises:
             DamagedRun: The stored run is not valid.
@@ -75,13 +75,13 @@ class Admission:
         )
 
     def _budgets_above(self, record: Record) -> tuple[BudgetAbove, ...]:
-        """Return the budgets above a run, read in one exchange."""
+        """Return the budgets of runs above that limit this run, read in one exchange."""
         payers = {payer.run_id: fields_above(payer) for payer in record.payers if limits_of(payer)}
         return budgets_above(record, self._store.reads.fields_by_run(payers)) if payers else ()
 
 
 def gone(record: Record, flow: Flow) -> CodeDoesNotFit:
-    """Return the error for a flow without the next node."""
+    """Return the error for a run whose next node does not exist in its flow here."""
     here = ", ".join(flow.nodes)
     return CodeDoesNotFit(
         f"the next node is {record.node!r}, and flow {record.fields['flow']!r} "

@@ -1,4 +1,4 @@
-"""The children of a run: the plan for their start, and their ends."""
+"""The children of a run: the plan for their start, and how they ended."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Planner:
         self._flows: dict[str, KnownFlow] = {}
 
     def plan(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Return the texts of the plan of a group.
+        """Check a group of children to start, and return its plan as texts.
 
         Raises:
             InvalidChild: One of the children cannot be started.
@@ -119,12 +119,10 @@ class Planner:
         return plan
 
     def _payers(self, count: int, where: str) -> tuple[Payer, ...]:
-        """Return the parent and the runs above it.
-
-        They count the children's spending.
+        """Return the runs that count the children's spending: the parent and the runs above it.
 
         Raises:
-            InvalidChild: One of them may not have as many runs below it.
+            InvalidChild: One of these runs may not have ``count`` more runs below it.
         """
         record = self._record
         names = tuple(name for name in record.budgets if name not in OWN)
@@ -218,7 +216,7 @@ class Planner:
 
 
 def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str]) -> KnownGroup:
-    """Read a group of children with their ends.
+    """Read a group of children, and how its ended children ended.
 
     Args:
         fields: fields of the group's hash (parts/family.lua).
@@ -243,7 +241,7 @@ def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str
 
 
 def _in_full(store: Store, end: Ended) -> Ended:
-    """Return a child's end, read from the child's own hash.
+    """Return how a child ended, read from the child's own hash.
 
     Its answer or error was too long for the group.
     """

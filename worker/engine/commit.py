@@ -36,7 +36,7 @@ class Committer:
 
     Args:
         drain: Whether the worker shuts down.
-        callbacks: The callbacks at the end of a run. None: the sweeps make them.
+        callbacks: Publishes the callbacks of ended runs. None: the sweeps do that.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Committer:
         """Write a round's commit. Retry while the server is away.
 
         Args:
-            fetch: The prefetch of the same write. None: none.
+            fetch: The prefetch of the same write. None: no prefetch.
 
         Raises:
             StoreUnavailable: The server was away for too long.

@@ -34,7 +34,7 @@ class Drain:
 
     @property
     def since(self) -> float:
-        """The time of the shutdown's begin, or 0.
+        """The time at which the shutdown began, or 0 if it has not.
 
         It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine.
         """

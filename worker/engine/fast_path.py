@@ -43,11 +43,12 @@ class CommitResult(NamedTuple):
     """The store's reply to a commit.
 
     Attributes:
-        word: ``ok``, ``fenced``, ``missing`` or ``damaged``.
+        word: ``ok``, ``fenced``, ``missing``, ``damaged`` or ``unread`` (``Committer.commit``).
         detail: With ``ok``, the result of the commit (``continued``, ``completed``, ...).
         message: Message that may have to be published. None if the next round needs no message.
         prefetched: The message that the same write popped for this worker.
-        follow_ups: Runs whose children this process may look after at once.
+        follow_ups: Ids of runs with follow-ups for their children, which this process may do at
+            once.
     """
 
     word: str
@@ -69,9 +70,7 @@ class FastPath(Protocol):
     """The fast path of one round."""
 
     def take_claim(self) -> Claim | None:
-        """Return the claim if an earlier commit took it.
-
-        That commit was one of this worker.
+        """Return the round's claim if an earlier commit of this worker took it.
 
         Returns:
             None if the round still has to be claimed.
@@ -99,7 +98,7 @@ class FastPath(Protocol):
 
 
 class NoFastPath:
-    """The plain path."""
+    """The plain path: each round is claimed and committed by itself."""
 
     def take_claim(self) -> None:
         """Return None: no earlier commit has taken the claim."""

@@ -44,7 +44,7 @@ class Lease:
     lost: bool = False
     #: When (monotonic seconds) a round whose lease is lost must have returned.
     patience: float | None = None
-    #: Why the run could not be read during the round.
+    #: Error of the store that makes the round's result worthless, even if the node caught it.
     broken: Exception | None = None
 
 
@@ -129,7 +129,7 @@ class Heartbeat:
         return len(self._leases)
 
     def beat(self) -> None:
-        """Extend all leases once, and signal stops and losses."""
+        """Extend all leases once, and signal requested stops and lost leases to the rounds."""
         leases = self.leases
         now = time.monotonic()
         limits = [

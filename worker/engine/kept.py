@@ -60,7 +60,7 @@ class RunKept(Kept):
     """The kept object of one run, for one of its rounds.
 
     Args:
-        token: of the round's claim.
+        token: token of the round's claim.
     """
 
     def __init__(self, states: KeptStates, record: Record, token: str) -> None:

@@ -31,7 +31,7 @@ IDLE_SECONDS = 5.0
 
 
 class LiveTexts:
-    """The live text of a process."""
+    """The live texts of the rounds in this process."""
 
     def __init__(self, store: Store) -> None:
         self.records = LiveTextRecords(store)
@@ -80,7 +80,7 @@ class RoundText(LiveText):
         self._lock, self._writing = threading.Lock(), threading.Lock()
 
     def write(self, text: str, kind: str, part: str) -> None:
-        """Show a piece of text, behind those before."""
+        """Show a piece of the round's text, after the earlier pieces."""
         if not text or self._is_lost or self._characters > MOST_OF_ROUND:
             return
         with self._lock:
@@ -89,7 +89,7 @@ class RoundText(LiveText):
         self._texts.wake(self)
 
     def end(self) -> None:
-        """Write the rest. After a failure, which is logged, nothing more of the round is shown."""
+        """Write the waiting text. After a failure, which is logged, no more text is shown."""
         if not self._characters:
             return
         # Two threads keep the order, and the end of a round waits for the other thread's write.

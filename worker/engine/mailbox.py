@@ -29,7 +29,7 @@ API = "/api/v1"
 
 
 class StoreMailbox(Mailbox):
-    """The mailbox of a run on the server.
+    """The mailbox of a run on the state server.
 
     Args:
         broken: Called with an error that makes the round's result worthless.
@@ -62,7 +62,7 @@ class StoreMailbox(Mailbox):
         return f"{self._record.step}.{wait}"
 
     def group(self, name: str) -> KnownGroup | None:
-        """Return a group of children. None if there is none.
+        """Return a group of children. None if the run has no group of this name.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.
@@ -93,7 +93,7 @@ class StoreMailbox(Mailbox):
         return Planner(self._store, self._settings, self._record, self._claim.now).plan(children)
 
     def hook(self, name: str) -> str:
-        """Return the URL for a signal without a token.
+        """Return the URL at which a service without an access token can send this signal.
 
         Its secret is derived from the run and from a key that the workers share. Only the secret's
         digest is stored with the run.
@@ -137,7 +137,7 @@ class StoreMailbox(Mailbox):
         Raises:
             TopicTaken: Another live run holds the topic.
             FatalError: The run holds another topic, or a key or field is damaged.
-            RoundStopped: The round is no longer the run's.
+            RoundStopped: The round no longer holds the run's lease.
             StoreUnavailable: The server does not answer. The round is lost.
         """
         submitter = self._record.fields.get("submitted_by")
@@ -192,7 +192,7 @@ class StoreMailbox(Mailbox):
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
         """Return up to ``most`` unread signals, in arrival order.
 
-        The server is asked only if the claim shows new signals since a round last read all.
+        The state server is asked only if signals came since a round last read all.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.
@@ -224,9 +224,9 @@ class StoreMailbox(Mailbox):
         return self._told(names) or self._asked(names)
 
     def _told(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signals in the claim's copy.
+        """Return the next unread signals that came with the claim.
 
-        Empty if it has none, or if the server may have an earlier one.
+        Empty if none came, or if the server may have an earlier one.
         """
         fields = self._record.fields
         waited = {line.partition(" ")[0] for line in fields.get("wait_for", "").split("\n")}
@@ -241,7 +241,7 @@ class StoreMailbox(Mailbox):
         return self._in_order(read)
 
     def _asked(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signals, asking the server."""
+        """Return the next unread signals, read from the state server."""
         counts = self._store.signals.counts_of(self._record.id, names)
         wanted = [
             (name, max(taken, self.used.get(name, 0)) + 1)
@@ -251,7 +251,7 @@ class StoreMailbox(Mailbox):
         return self._fetched(wanted)
 
     def _fetched(self, wanted: Sequence[tuple[str, int]]) -> list[ReceivedSignal]:
-        """Read these signals. Return them in arrival order."""
+        """Read signals by name and number, and return them in arrival order."""
         if not wanted:
             return []
         read = []

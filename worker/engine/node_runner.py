@@ -64,7 +64,8 @@ class NodeRunner:
         A damaged run, a spent budget or a shutdown can prevent the node from running.
 
         Args:
-            begin: Whether the node may run. If not, and in a drain, the round is released.
+            begin: Whether the node may run. If not, or if the worker shuts down, the round is
+                released.
         """
         try:
             self._admission.load(round_)
@@ -195,9 +196,9 @@ class NodeRunner:
 def _with_mailbox(
     record: Record, settlement: Settlement, mailbox: Mailbox, settings: Settings
 ) -> Settlement:
-    """Return the settlement with replies and read messages.
+    """Return the settlement with the replies to signals.
 
-    The commit writes the replies to signals, and the mark that the round has read all messages.
+    If the round has read all messages, the settlement also records that.
 
     Raises:
         UnstorableValue: The replies are too long.
@@ -245,9 +246,9 @@ def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, flo
 
 
 def swallowed(record: Record) -> FatalError:
-    """Return the error for a node that swallowed its wait.
+    """Return the error for a node that caught the exception of its own wait.
 
-    A node waits by raising ``Parked``, which has to end the round. This node caught it and went on.
+    A node waits by raising ``Parked``, which has to end the round. This node went on.
     """
     return FatalError(
         f"run {record.id}, step {record.step}: node {record.node!r} caught its own wait "

@@ -18,12 +18,12 @@ logger = logging.getLogger("perdure.rounds")
 
 #: Milliseconds between probes of a provider that names no time: the first wait, and the longest.
 FIRST, LONGEST = 1_000, 60_000
-#: Milliseconds that the others wait for a probe. If its worker dies, another probe follows then.
+#: Milliseconds that other rounds wait for a probe. If its worker dies, another probe follows then.
 PROBE_LEASE = 30_000
-#: Milliseconds after which the others check again while a probe is under way.
+#: Milliseconds after which other rounds check again while a probe is under way.
 LOOK = 5_000
-#: Seconds after a refusal or a wait in which this process asks the server before each request.
-#: Other rounds do not pay for it.
+#: Seconds after a refusal or a wait in which this process asks the state server before each
+#: request. Other rounds do not pay for it.
 REMEMBERED = 120.0
 #: The share of a wait, and the maximum in seconds, by which the rounds that continue are spread.
 SPREAD, MOST_SPREAD = 0.25, 5.0
@@ -39,13 +39,13 @@ class ProviderWaits(Providers):
     def __init__(self, store: Store, chance: random.Random | None = None) -> None:
         self._store = store
         self._chance = chance or random.Random()
-        #: Providers that may be closed, with the time until which this is remembered (monotonic).
+        #: Providers that may be busy, with the time until which this is remembered (monotonic).
         self._closed: dict[str, float] = {}
 
     def enter(self, provider: str, attempt: Attempt) -> None:
         """Raise RetryableError if a model provider is busy.
 
-        The round then sends no request. The server is asked only in a retry of a round, or if
+        The round then sends no request. The state server is asked only in a retry of a round, or if
         the provider was busy recently.
         """
         if attempt.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
@@ -77,11 +77,11 @@ class ProviderWaits(Providers):
         return error
 
     def answered(self, provider: str, attempt: Attempt) -> None:
-        """Report to the server that a provider answered."""
+        """Report to the state server that a provider answered."""
         self._end("answered", provider, attempt)
 
     def left(self, provider: str, attempt: Attempt) -> None:
-        """Report to the server that a request ended unanswered."""
+        """Report to the state server that a request ended unanswered."""
         self._end("left", provider, attempt)
 
     def _end(self, what: str, provider: str, attempt: Attempt) -> None:

@@ -50,6 +50,10 @@ def differences(
 
     Each names one worker of the same role, and the differences.
 
+    Args:
+        beat: Seconds between two heartbeats.
+        owner: This worker's name.
+
     Returns:
         An empty list if the server does not reply.
     """
@@ -84,7 +88,7 @@ def differences(
 
 
 def _with_lacking(flow: str, info: Mapping[str, Any]) -> str:
-    """Return a flow's name with its missing requirement."""
+    """Return a flow's name, and in parentheses what the announced worker lacks for it."""
     lacking = info.get("lacking", {})
     return f"{flow} ({lacking[flow]})" if flow in lacking else flow
 

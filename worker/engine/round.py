@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.flows.rounds.flow import Flow
     from perdure.worker.domain.budget import BudgetAbove
 
-#: The nodes of a flow that could not be built.
+#: The nodes of a round whose flow is not made yet, or lacks the node of the round.
 NO_NODES: Mapping[str, Role] = MappingProxyType({})
 
 
@@ -28,7 +28,7 @@ class Round:
     Attributes:
         record: The run as the claim read it.
         flow, context: Flow and context of the node, once ``Admission.load`` has made them.
-        above: The budgets above the run.
+        above: The budgets of runs above that limit this run too.
         nodes: The nodes of the flow with their roles. Empty if the flow lacks the round's node.
     """
 

@@ -182,10 +182,10 @@ def account_of(
 
 
 def is_answered(record: Record) -> bool:
-    """Return whether an answer is for this round's node.
+    """Return whether the run has an answer for this round's node.
 
-    An answer to a spent budget, or to a pause after a node, is not. A pause before a node asks
-    nothing, and a plain resume from it only lets the run continue.
+    An answer to a spent budget, or to a pause after a node, does not count. A pause before a node
+    asks nothing, and a plain resume from it only lets the run continue.
     """
     if "i_answer" not in record.fields:
         return False

@@ -41,8 +41,8 @@ class RoundFailures:
     def settlement(self, round_: Round, error: BaseException) -> Settlement:
         """Log a node's error, and return its settlement.
 
-        It is a retry, the run's end, or a stop. The error, its cause and the retry policy are of
-        the user's classes: whatever they raise, the round settles.
+        It is a retry, the run's end, a wait, or a stop. The user's code (the error's class, the
+        retry policy) may raise anything here: the round is settled all the same.
         """
         try:
             return self._decided(round_, error)

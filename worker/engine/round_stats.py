@@ -26,9 +26,9 @@ SPENT = ("tokens", "input_tokens", "output_tokens", "cached_tokens", "requests",
 
 
 class RoundStats:
-    """Adds up amounts.
+    """Counts and sums of this process's rounds, until they are written.
 
-    Any thread may add. One at a time writes.
+    Any thread may add to them. One thread at a time writes them.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ from perdure.worker.tracing import RoundSpan, round_span
 logger = logging.getLogger("perdure.rounds")
 
 
-#: Kinds of commits behind which the run's code has more to do.
+#: Kinds of settlements after which the run has more rounds, for the code of its flow.
 KEEPS_BUILD = frozenset(("next", "pause_next", "pause_here", "park"))
 
 
@@ -48,14 +48,12 @@ class RoundRunner:
     """Runs rounds in one worker process.
 
     Args:
-        flows: Flows that this worker runs, by name. Each call makes a fresh one, since a flow
-        object
-            holds no run's state.
+        flows: Functions that make the flows that this worker runs, by name. Each round gets a fresh
+            flow object.
         owner: The worker's name, shown as the owner of its leases.
-        drain: Whether the worker shuts down. A round claimed then is released. None: it never
-            does.
+        drain: Whether the worker shuts down. A round claimed then is released. None: it never does.
         stats: Counts outcomes and durations; None for a private one.
-        callbacks: The callbacks at the end of a run; None leaves them to the sweeps.
+        callbacks: Publishes the callbacks of ended runs. None: the sweeps do that.
         builds: The builds of the flows, by name. A flow without one has no build.
     """
 
@@ -282,7 +280,7 @@ def _time_limit(record: Record, claim: Claim) -> float | None:
 def new_claim() -> str:
     """Return a new claim id: process name and random digits.
 
-    release_dead_lease.lua reads the process name at its beginning.
+    release_dead_lease.lua reads the process name at the beginning of the id.
     """
     return f"{process_name()}.{new_digits(32)}"
 
@@ -294,7 +292,7 @@ def _ms(seconds: float) -> int:
 def _why_not_here(name: str, enabled: Sequence[str]) -> str:
     """Return why this process does not run a flow.
 
-    It is the end of a sentence.
+    The text is the end of a sentence about the flow.
     """
     try:
         flow = registry.make(name)

@@ -31,13 +31,12 @@ JUDGED = ("phase", "schema", "queue", "message", "epoch", "step")
 
 
 def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
-    """Return why a queued run's stored message is unusable.
+    """Return why no worker could claim this queued run with its stored message.
 
-    No worker can ever claim by it. Only stored data is checked: no message that reaches a worker,
-    whatever its sender, can make a run look damaged.
+    Only stored fields are checked, so a forged message cannot make a good run look damaged.
 
     Returns:
-        None if it is usable, or if a newer schema wrote the run.
+        None if a worker could claim it, if the run is not queued, or if a newer schema wrote it.
     """
     # Only workers import this much of kombu.
     from perdure.worker.messaging.message import InvalidMessage, stored_round
@@ -128,8 +127,8 @@ class Sweeper:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._forfeits: deque[tuple[str, int, int, str]] = deque()
-        #: Epoch, step and message of runs that the last sweep reported as ``unmade``, for the next
-        #: one.
+        #: Epoch, step and message of runs that the last sweep reported as ``unmade`` (without a
+        #: stored message), for the next sweep.
         self._made: dict[str, tuple[str, str, str]] = {}
         #: The time (of the monotonic clock) at which the next run is due, as the last sweep saw it.
         self._next_due = math.inf
@@ -265,8 +264,9 @@ class Sweeper:
     def _wake_parked(self, unmade: Mapping[str, tuple[str, ...]]) -> None:
         """Queue parked runs whose wait for a time is over.
 
-        They are among the runs with a new message. The next sweep examines the others. If it
-        examined these too, it would look twice at each of ten thousand runs that wake together.
+        They are among the runs for which a message was built just now. The next sweep examines the
+        others. If it examined these too, it would look twice at each of ten thousand runs that wake
+        together.
         """
         parked = {
             run_id: message

@@ -1,9 +1,9 @@
 """Features outside the protocol of rounds: a folder each, registered here.
 
 A folder has all of its feature: what it stores, its part of the clients, routes, commands, pages,
-checks and metrics. The rest of the tree imports no feature. It asks ``features()`` for what they
-offer, as ``feature.py`` lists it. Type checkers read classes, so ``clients.py`` and ``settings.py``
-have a line for each feature that adds to a client or to the settings.
+checks and metrics. Code outside of this package imports no feature. It calls the methods of
+``Feature`` on each of ``features()``. Type checkers read classes, so ``clients.py`` and
+``settings.py`` have a line for each feature that adds to a client or to the settings.
 
 To remove a feature, delete its folder, its name below, its lines in these two modules, and those of
 its public names in ``perdure/__init__.py``. docs/internals/add-a-feature.md adds one.
@@ -29,7 +29,7 @@ def features() -> tuple[Feature, ...]:
 
 @cache
 def offering(method: str) -> tuple[Feature, ...]:
-    """Return the features with a method of their own of this name. For calls in each round."""
+    """Return the features that override a method of ``Feature``. Cached, for each round."""
     from perdure.worker.features.feature import Feature
 
     plain = getattr(Feature, method)

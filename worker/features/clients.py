@@ -1,4 +1,4 @@
-"""What features add to each kind of client. A feature's class is a line in each."""
+"""The methods that features add to each kind of client. A line below names a feature's class."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class EveryClientFeatures(
 class ClientFeatures(
     notifications.ClientNotifications,
 ):
-    """What features add to ``Client``."""
+    """The methods that features add to ``Client``."""
 
 
 class AsyncClientFeatures(
     notes.AsyncNoteMethods,
     notifications.AsyncClientNotifications,
 ):
-    """What features add to ``AsyncClient``."""
+    """The methods that features add to ``AsyncClient``."""
 
 
 class RemoteClientFeatures(
     notifications.RemoteClientNotifications,
 ):
-    """What features add to ``RemoteClient``."""
+    """The methods that features add to ``RemoteClient``."""
 
 
 class CallerFeatures(
     notifications.CallerNotifications,
 ):
-    """What features add to the client of a caller over HTTP."""
+    """The methods that features add to ``AuthorizedClient``, for a caller over HTTP."""

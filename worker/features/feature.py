@@ -1,4 +1,4 @@
-"""Feature: what a feature may offer to the rest of the tree.
+"""Feature: the attributes and methods by which a feature extends Perdure.
 
 A method imports what it needs when it is called, so that a process loads what it uses and no more.
 """
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class PageLink(NamedTuple):
-    """A page of the dashboard that is in the navigation while it has a number or is shown.
+    """A link in the dashboard's navigation, while its number is above 0 or its page is shown.
 
     Attributes:
-        path: Below the root of the dashboard, ``notifications``.
+        path: The page's path below the root of the dashboard, such as ``notifications``.
         title: The link's text.
         unit: What the number counts, in a word for screen readers.
-        about: What is on the page, within a sentence.
+        about: The content of the page, as a part of a sentence.
     """
 
     path: str
@@ -36,7 +36,7 @@ class PageLink(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A part of the overview.
+    """A part of the dashboard's overview.
 
     Attributes:
         template: ``NAME/FILE.html``, the feature's template.
@@ -48,7 +48,7 @@ class Panel(NamedTuple):
 
 
 class Process(Protocol):
-    """What features may use of a worker's main process.
+    """The parts of a worker's main process that features may use.
 
     Attributes:
         app: The Celery app.
@@ -75,15 +75,15 @@ class Background(Protocol):
         """Begin to work."""
 
     def stop(self) -> None:
-        """End the work. The worker's rounds have ended."""
+        """End the work. It is called after the worker's rounds have ended."""
 
 
 class Feature:
-    """A feature, which offers nothing but what it overrides.
+    """A feature: an extension of Perdure. The defaults here add nothing.
 
     Attributes:
         name: The name of its folder, of its keys in Redis and of its templates.
-        commands: The help's line of each of its commands. Its module ``command`` has them.
+        commands: The help line of each CLI command, by name. The module ``command`` has them.
         page: Its page in the dashboard's navigation.
         scripts: The names of its Lua files, in its folder ``lua``. ``store._call`` runs them.
     """
@@ -94,7 +94,7 @@ class Feature:
     scripts: ClassVar[tuple[str, ...]] = ()
 
     def routes(self) -> Iterable[Any]:
-        """Return the routers (``APIRouter``) of the HTTP API whose callers are known."""
+        """Return routers (``APIRouter``) of the HTTP API, for authenticated callers."""
         return ()
 
     def pages(self) -> Iterable[Any]:
@@ -102,7 +102,7 @@ class Feature:
         return ()
 
     def badge(self, client: Any) -> int:
-        """Return the number at the page's link in the navigation.
+        """Return the number beside the page's link in the navigation. 0 shows none.
 
         Args:
             client: The client of the caller (``AuthorizedClient``).
@@ -110,7 +110,7 @@ class Feature:
         return 0
 
     def panel(self, client: Any, span: str) -> Panel | None:
-        """Return what the overview shows of the feature to a caller who may read all runs.
+        """Return the feature's part of the overview, for a caller who may read all runs.
 
         Args:
             client: The client of the caller (``AuthorizedClient``).
@@ -121,10 +121,10 @@ class Feature:
     def add_totals(
         self, pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int
     ) -> None:
-        """Add commands to a pipeline that adds amounts to the totals of the metrics.
+        """Add Redis commands to the pipeline with which a worker stores totals of metrics.
 
         Args:
-            amounts: By the total's name and labels.
+            amounts: The amounts that the pipeline adds, by the total's name and labels.
             now: The time in ms.
         """
 
@@ -137,9 +137,9 @@ class Feature:
         fence: Fence | None = None,
         broken: Callable[[Exception], None] = lambda error: None,
     ) -> Mapping[str, Any]:
-        """Return fields of the ``RoundContext`` of a run. Others keep their default.
+        """Return fields for the ``RoundContext`` of a round. Other fields keep their defaults.
 
-        Each round calls it, so it reads nothing.
+        It is called in each round, so it must not read from the state server.
 
         Args:
             fence: The round's claim, or None for a reader.
@@ -160,6 +160,6 @@ class Feature:
 
         Args:
             store: None yields the metrics without samples, to list their names.
-            totals: The amounts that workers have counted, as ``store.figures.look`` reads them.
+            totals: The totals that workers have stored, as ``store.figures.look`` reads them.
         """
         yield from ()

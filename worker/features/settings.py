@@ -1,4 +1,4 @@
-"""FeatureSettings: the settings of all features. A feature's class is a line here."""
+"""FeatureSettings: the settings of all features. Each feature's settings are a base class."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ class AppConnection:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of this process, with a state server.
+        """The settings of this process, with the URL of the state server.
 
-        It may be the app's broker.
+        If the settings name no state server, it is the app's broker.
 
         Raises:
             InvalidSettings: Neither the settings nor the app's broker name a state server.
@@ -83,7 +83,7 @@ class AppConnection:
         return kind(self.app, Keys(self.settings.prefix), _message_builder(self.settings))
 
     def find_flows(self) -> None:
-        """Import and register the flows of settings and app.
+        """Import and register the flows that the settings and the app name.
 
         Raises:
             InvalidFlow: A module cannot be imported, or a flow has no name.
@@ -93,7 +93,7 @@ class AppConnection:
             find_flows_of_app(self.app, self._sources)
 
     def is_leaving(self) -> bool:
-        """Return whether the process ends, and so waits for no outage."""
+        """Return whether this process shuts down, and so does not wait out an outage."""
         return False
 
     def close(self) -> None:

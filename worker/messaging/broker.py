@@ -49,8 +49,8 @@ CERT_REQS = {
     "CERT_OPTIONAL": ssl.CERT_OPTIONAL,
     "CERT_NONE": ssl.CERT_NONE,
 }
-#: Arguments of an ``amqps://`` URL that name files: the trusted authorities, our own certificate
-#: and its key.
+#: Arguments of an ``amqps://`` URL that name files: the trusted authorities, the client's
+#: certificate and its key.
 SSL_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 #: Milliseconds that RabbitMQ lets a worker hold a message before it closes the channel: 30 days.
 #: Its default of 30 minutes is shorter than some rounds, and the lease already watches over a
@@ -83,7 +83,7 @@ def broker_ssl(url: str) -> bool | dict[str, Any]:
 
 
 def is_verified(url: str) -> bool:
-    """Return whether the server must prove its identity.
+    """Return whether the server at ``url`` must prove its identity.
 
     It must unless the URL switches off the check of its certificate or of its host name.
     """
@@ -160,9 +160,8 @@ def is_fused(app: Celery, state_url: str) -> bool:
 def queue_of_set(name: str, amqp: bool) -> Queue:
     """Return the Celery queue of a flow set.
 
-    The workers that run this set of flows consume it.
-
-    RabbitMQ deletes it if no worker has consumed it for ``UNUSED_MS``.
+    The workers that run this set of flows consume it. RabbitMQ (``amqp``) deletes it if no worker
+    has consumed it for ``UNUSED_MS``.
     """
     arguments = (
         {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND, "x-expires": UNUSED_MS}
@@ -175,7 +174,7 @@ def queue_of_set(name: str, amqp: bool) -> Queue:
 def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
     """Return the Celery queues of rounds, one per role.
 
-    On RabbitMQ they are quorum queues: replicated, and safe from the loss of a node.
+    On RabbitMQ (``amqp``) they are quorum queues: replicated, and safe from the loss of a node.
     """
     arguments: dict[str, Any] | None = (
         {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND} if amqp else None
@@ -187,7 +186,7 @@ def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
 
 
 def may_consume(app: Celery, lists: Sequence[str]) -> bool:
-    """Return whether the login may pop from these lists.
+    """Return whether the app's login at its broker may pop from these Redis lists.
 
     One refused list would stop the worker's whole consumer.
     """
@@ -204,12 +203,11 @@ def may_consume(app: Celery, lists: Sequence[str]) -> bool:
 
 
 def with_state_server(settings: Settings, app: Celery) -> Settings:
-    """Return the settings with a state server.
+    """Return the settings with the URL of a state server.
 
-    If they name none, it is the Celery app's broker.
-
-    ``broker_url`` is set as well if the broker is another server. A client made with these settings
-    therefore publishes where the app's workers consume.
+    If they name none, it is the Celery app's broker. ``broker_url`` is set as well if the broker is
+    another server. A client made with these settings therefore publishes where the app's workers
+    consume.
 
     Raises:
         InvalidSettings: The broker is no Redis, or one URL cannot describe it.

@@ -44,7 +44,7 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
     """Return a callback's signature as JSON for the run's hash.
 
     Raises:
-        InvalidInput: It is not a signature, cannot be JSON, or is too long.
+        InvalidInput: ``on_end`` is not a signature, cannot be JSON, or is too long.
     """
     if isinstance(on_end, str):
         try:
@@ -114,9 +114,9 @@ def complete(signature: Any) -> dict[str, Any]:
 
 
 class Callbacks:
-    """The callbacks of one process.
+    """Publisher of the callbacks of ended runs, for one process.
 
-    A sweep publishes a failed callback again. The store has the list of unpublished ones.
+    The store lists the callbacks that are not published yet. A sweep tries them again.
 
     Args:
         owns_app: Whether the app is Perdure's own, which knows only the queues of rounds.
@@ -131,11 +131,12 @@ class Callbacks:
         self._late: threading.Thread | None = None
 
     def make(self, run_id: str, epoch: int) -> None:
-        """Publish an ended run's callback, and record that.
-
-        ``epoch`` is the one in which the run ended.
+        """Publish an ended run's callback, and record that it is published.
 
         It never raises. If it fails, a sweep tries again.
+
+        Args:
+            epoch: The epoch in which the run ended.
         """
         try:
             fields = self._store.reads.fields(run_id)
@@ -160,7 +161,7 @@ class Callbacks:
     def make_late(self, calls: Iterable[tuple[str, int]]) -> None:
         """Publish the overdue callbacks of ended runs in a separate thread.
 
-        So an unresponsive broker does not block the caller.
+        So an unresponsive broker does not block the caller. ``calls`` are ids and epochs of runs.
         """
         if self._late is not None and self._late.is_alive():
             return  # a later sweep reports them again
@@ -200,9 +201,9 @@ def callback_argument(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 class UndeclaredQueues(Queues):  # type: ignore[misc]
-    """Queues by name alone.
+    """Queues of which only the name is known.
 
-    Consumers declare them, in a form that the publisher does not know.
+    Their consumers declare them, in a form that the publisher does not know.
     """
 
     def __missing__(self, name: str) -> Queue:

@@ -125,7 +125,7 @@ def publishing_app(settings: Settings) -> OwnApp:
 
 
 def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
-    """Return a broker's validating transport, with options."""
+    """Return the kombu transport that validates a broker's messages, and its options."""
     if amqp:
         return AMQP_TRANSPORT, AMQP_OPTIONS
     if not is_sentinel(address):

@@ -20,17 +20,18 @@ logger = logging.getLogger("perdure.children")
 
 #: Children that one script starts, up to 0.1 ms each.
 STARTED_AT_ONCE = 32
-#: Ended children that one step skips, beside those that it looks at.
+#: Ended children that one step skips, beside the children that it looks at.
 PASSED_AT_ONCE = 256
 #: Steps that one caller makes. A sweep passes the rest to another process, so that no worker is
 #: kept from its rounds for long.
 MOST_STEPS = 256
-#: Maximum number of runs whose walk a process remembers. A forgotten walk starts over.
+#: Maximum number of runs for which a process remembers its walk over their children. A forgotten
+#: walk starts over.
 MOST_WALKS = 100
 
 
 class FollowUps:
-    """Looks after the children of runs, for one process."""
+    """Starts and stops the children of runs, for one process."""
 
     def __init__(self, store: Store, publisher: Publisher) -> None:
         self._store = store
@@ -40,7 +41,7 @@ class FollowUps:
         self._walks: dict[str, tuple[str | None, str | None]] = {}
 
     def do(self, run_ids: Sequence[str], most: int = MOST_STEPS) -> None:
-        """Look after the children of runs, and after theirs.
+        """Start or stop the children of runs, and their children, as the runs require.
 
         If the state server does not answer, or is full, the sweeps do the rest.
 
@@ -87,9 +88,9 @@ class FollowUps:
         self._walks[run_id] = walk, start
 
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
-        """Start children, and return whether this caller goes on.
+        """Start planned children, and return whether to go on with this run.
 
-        It does not if another caller has started these children: that caller goes on.
+        False if another caller has started these children and goes on, or if they cannot start.
         """
         try:
             planned = unpack_plan(step.plan, step.first, min(step.room, STARTED_AT_ONCE))

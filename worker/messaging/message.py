@@ -67,7 +67,7 @@ Validator = Callable[[str | bytes, str], dict[str, Any]]
 
 
 class InvalidMessage(ValueError):
-    """The message is not a round's message.
+    """Raised when a message is not a round's message.
 
     The text has the reason, and is short whatever the message holds.
     """
@@ -77,8 +77,8 @@ def validate(text: str | bytes, queue: str) -> dict[str, Any]:
     """Validate a Redis queue's message in kombu's format.
 
     Args:
-        queue: The queue of the message. It goes back there if the worker shuts down first,
-            whatever queue the message names.
+        queue: The queue that the message came from. A worker that shuts down first returns it to
+            this queue, whatever queue the message names.
 
     Returns:
         The message, with valid headers and properties only.
@@ -112,7 +112,7 @@ def stored_round(text: str, queue: str) -> tuple[str, int, int]:
 
 
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:
-    """Validate any broker's message, and return its headers.
+    """Validate a message of any broker, and return its valid headers.
 
     Args:
         body: The message's text.

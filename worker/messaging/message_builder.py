@@ -140,7 +140,7 @@ def sender_within(task_id: str, root_id: str | None) -> Sender:
 
 
 class RoundFailed(Exception):
-    """A failed attempt of a round.
+    """Raised to Celery after a failed attempt of a round.
 
     Celery reports it (``task-failed``, ``task_failure``) and does nothing else about it.
     """
@@ -188,7 +188,7 @@ class RoundTask(Task):  # type: ignore[misc]
     def apply_async(
         self, args: Any = None, kwargs: Any = None, *, producer: Any = None, **options: Any
     ) -> Any:
-        """Send a round's message with ``producer`` or the app's."""
+        """Send a round's message with ``producer``, or with a producer of the app."""
         with self.app.producer_or_acquire(producer) as sender:
             return _message_app().send_task(
                 self.name,

@@ -1,8 +1,8 @@
 """The outbox publisher: for a broker that is not the state server.
 
-The broker is RabbitMQ or another Redis. A commit cannot reach both servers in one write, so the
-run's due time is the outbox. The script writes it with the state, a short grace ahead, and the
-message is published afterwards. A run whose message never arrived falls due soon after.
+The broker is RabbitMQ or another Redis. A commit cannot reach both servers in one write. So the
+commit script makes the run due shortly after, and the message is published after the commit. If the
+message does not reach the broker, a sweep finds the overdue run and publishes the message again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class OutboxPublisher(Publisher):
             self._ask(lambda channel: self._publish_waiting(channel, waiting))
 
     def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int]:
-        """Return queue lengths by name, and declare missing queues."""
+        """Return queue lengths by name, and declare missing queues.
+
+        ``also`` names queues of flow sets. The result is empty if the broker does not reply.
+        """
         queues = [*self._queues, *(queue_of_set(name, self._amqp) for name in also)]
         return (
             self._ask(lambda channel: {queue.name: _declared(queue, channel) for queue in queues})

@@ -35,8 +35,8 @@ class LazyMessage(NamedTuple):
 
     Attributes:
         write: Serializes the message.
-        read: Returns the validated form without serializing, or None if the text has to be
-            validated.
+        read: Returns the message's validated form without serializing, or None if the text has to
+            be validated.
     """
 
     task: str
@@ -87,9 +87,9 @@ class Publisher(ABC):
         builder: Builds messages faster than Celery; None for Celery alone.
     """
 
-    #: The name in announcements and metrics.
+    #: The publisher's name in workers' announcements and in metrics.
     name: str
-    #: Whether the scripts leave pushing the message to ``publish``.
+    #: Whether ``publish`` sends the messages to the broker, not the Lua scripts.
     outbox: bool
 
     def __init__(self, app: Celery, keys: Keys, builder: MessageBuilder | None = None) -> None:
@@ -100,10 +100,10 @@ class Publisher(ABC):
 
     @abstractmethod
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Publish messages (queue and text) from a Lua script.
+        """Publish the messages (queue and text) that a Lua script returned.
 
-        They are published now if possible. It never raises. A message that could not be published
-        counts as lost, and the sweep sends it again.
+        It never raises. A message that could not be published counts as lost, and the sweep sends
+        it again.
         """
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Publisher(ABC):
     ) -> LazyMessage:
         """Return a round's message, serialized only on demand.
 
-        Another thread or process may have to read it.
+        Its text is needed if another thread or process may have to read it.
 
         Args:
             origin: The sender, if it is known already.

@@ -1,8 +1,8 @@
 """The text of ``/metrics``: everything that Prometheus reads from a server process.
 
-docs/operations/metrics.md explains each metric. A request reads everything from the state server in
-four exchanges and those of features. Their cost does not grow with the number of runs. So every
-server process returns equal totals, and none has to live long for a total to grow.
+docs/operations/metrics.md explains each metric. A request reads everything from the state server,
+in four exchanges and those of features. Their cost does not grow with the number of runs. Workers
+store the totals there, so that every server process returns the same ones and may restart.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
 
 
 def metrics_of_features(store: Store | None, totals: Mapping[str, str]) -> list[Metric]:
-    """Return the metrics that features add. Without a store, they have no samples."""
+    """Return the metrics that features add. Without a store, they have no samples.
+
+    ``totals`` are those that workers stored, by the field of their hash.
+    """
     return [metric for feature in features() for metric in feature.metrics(store, totals)]
 
 

@@ -1,6 +1,6 @@
-"""Shorthands to build metric families.
+"""Shorthands to build metric families for Prometheus.
 
-Label values come from the server and are always encodable.
+They make all label values encodable, which come from the state server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def gauge(
 ) -> GaugeMetricFamily:
     """Return a Prometheus gauge: a metric that goes up and down.
 
-    ``value`` is for a gauge without labels, ``values`` for the others.
+    ``text`` is its help. ``value`` is for a gauge without labels, ``values`` for the others.
     """
     return _filled(
         GaugeMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
@@ -39,7 +39,7 @@ def counter(
 ) -> CounterMetricFamily:
     """Return a Prometheus counter: a metric that only grows.
 
-    Its samples are named ``NAME_total``. ``value`` is for a counter without labels.
+    Its samples are named ``NAME_total``. The arguments are those of ``gauge``.
     """
     return _filled(
         CounterMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
@@ -49,13 +49,13 @@ def counter(
 def written(labels: Iterable[str]) -> list[str]:
     """Return label values as texts that UTF-8 can encode.
 
-    Invalid bytes were read as surrogates, which no encoder accepts. They are replaced.
+    Invalid bytes were read as surrogates, which no encoder accepts. Each is replaced by ``?``.
     """
     return [text.encode("utf-8", "replace").decode() for text in labels]
 
 
 def number(text: str | None) -> float | None:
-    """Return the count that a Lua script wrote. The result is None if the text is damaged."""
+    """Return the count in a text that a Lua script wrote. None if it is absent or damaged."""
     return (
         int(text)
         if text is not None and text.isascii() and text.isdigit() and len(text) <= 15

@@ -1,4 +1,4 @@
-"""Metrics of queues, the due set and workers. Others count everything that needs attention."""
+"""Metrics of queues, the due set, workers, dead letters, paused flows and the server's memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ STATES = ("playing", "draining", "silent")
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of queues, due set and workers.
+    """Yield the metrics of queues, the due set and workers.
 
-    Dead letters and pauses have metrics, too.
+    Dead letters, paused flows, the server's memory and this version have metrics, too.
     """
     yield from _queues(gathered)
     yield from _due(gathered)

@@ -1,7 +1,7 @@
-"""Data for the metrics, read in four exchanges.
+"""Data for the metrics, read from the state server in four exchanges.
 
-They are exchanges with the state server. One reads the queues of flow sets, which live workers have
-announced, and one the server's memory. A broker on another server takes one more exchange.
+One of them reads the queues of flow sets (``QueueInfo``) that live workers have announced, and one
+the server's memory. A broker on another server takes one more exchange.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class MetricsSnapshot:
     """Everything that the metrics are made from.
 
     Attributes:
-        look: Data of the state server.
+        look: What one exchange read from the state server.
         workers: Workers that announced themselves lately.
         alive: The live workers among them.
-        lengths: Number of messages by role, in the role's queue and in the queues of its flow sets.
+        lengths: Number of messages by role, in the role's queue and in those of its flow sets.
             Empty if a broker on another server does not answer.
         handed_on: Number of the messages in queues of flow sets, by role.
         oldest: Seconds for which the run of the oldest message has been queued, by role. Only if
             the queues are on the state server.
-        broker: Whether the broker answered.
+        broker: Whether the broker answered, or is the state server itself.
         memory: Bytes of memory that the state server uses, and its limit (0: none). None if it does
             not report them to this user.
     """
@@ -100,10 +100,10 @@ def gather(client: Client) -> MetricsSnapshot:
 def _ages(
     store: Store, look: MetricsRead, of_sets: Sequence[QueueLength]
 ) -> list[tuple[str, float]]:
-    """Return each queue's role and its oldest message's age.
+    """Return pairs of a queue's role and the age of its oldest message.
 
     The age is the number of seconds for which that message's run has been queued. A queue is left
-    out if that run has moved on.
+    out if that run is no longer queued with this message.
     """
     heads = [(role_of(queue), text) for queue, text in look.heads.items()]
     heads += [(line.role, line.next) for line in of_sets if line.next is not None]
@@ -124,11 +124,11 @@ def _ages(
 
 
 def _run_of(text: str) -> str | None:
-    """Return the run id in a Celery message.
+    """Return the run id in ``text``, a message of the broker.
 
     Returns:
-        The run's id, or None if it is not a message of Perdure. Other programs may write to a
-            broker.
+        The run's id, or None if the message is not of Perdure. Other programs may write to a
+        broker.
     """
     try:
         args = json.loads(b64decode(json.loads(text)["body"]))[0]

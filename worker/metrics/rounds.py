@@ -12,7 +12,7 @@ from perdure.worker.metrics.families import Labels, counter, written
 from perdure.worker.metrics.gather import MetricsSnapshot
 from perdure.worker.metrics.totals import figures_of
 
-#: Number of labels of each figure, by its name.
+#: Number of labels of each total, by the total's name.
 SIZES = {
     "rounds": 3,
     "took": 3,
@@ -84,7 +84,8 @@ def _histogram(
 ) -> HistogramMetricFamily:
     """Return a Prometheus histogram, whose buckets are cumulative.
 
-    ``buckets`` holds the count of each bucket alone. ``sums`` are in ms.
+    ``buckets`` has each bucket's own count, by the labels and the bucket's bound. ``sums`` are in
+    ms.
     """
     family = HistogramMetricFamily(name, text, labels=labels)
     for of in sorted({key[:-1] for key in buckets}):

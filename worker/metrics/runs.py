@@ -1,4 +1,4 @@
-"""Metrics of runs: counts of the transitions (parts/counters.lua), and sizes of the indexes."""
+"""Metrics of runs: counts of their transitions (parts/counters.lua), and lengths of their lists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class FlowCounts:
         return [((flow,), self.amounts.get((name, flow), 0)) for flow in self.flows]
 
     def sample_by_label(self, what: str, *label_values: str) -> list[tuple[Labels, float]]:
-        """Return samples of a count such as ``runs``. Each flow and label value has one."""
+        """Return samples of a count such as ``runs``. Each flow and label value has one.
+
+        The count of a label value is named ``runs:queued``, for example.
+        """
         return [
             ((flow, label_value), self.amounts.get((f"{what}:{label_value}", flow), 0))
             for flow in self.flows
@@ -54,7 +57,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _yield_sizes(counts: FlowCounts, gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the number of runs by status and index."""
+    """Yield the number of runs by status, and by the index that lists them."""
     yield gauge(
         "perdure_runs",
         "Runs that have not ended, by flow and status.",

@@ -14,12 +14,13 @@ Figures = Mapping[str, Mapping[Labels, float]]
 
 
 def figures_of(totals: Mapping[str, str], sizes: Mapping[str, int]) -> Figures:
-    """Return the totals of these names. A name without a total has no amounts.
+    """Return the totals that ``sizes`` names. A name without a total has no amounts.
 
     Entries that cannot be parsed are ignored, because another program wrote them.
 
     Args:
-        totals: The fields and amounts of the hash. A field is a JSON array: name and labels.
+        totals: The fields and amounts of the metrics' hash. A field is a JSON array: name and
+            labels.
         sizes: The number of labels, by the total's name.
     """
     figures: dict[str, dict[Labels, float]] = defaultdict(dict)

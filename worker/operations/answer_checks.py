@@ -23,8 +23,8 @@ def asked_by(record: Record) -> PendingInterrupt | None:
     """Return the open interrupt of a run.
 
     Returns:
-        The interrupt, or None if the run has no open one or its fields are damaged. Lua scripts and
-        workers detect damage themselves.
+        The interrupt. None if no interrupt is open or the run's fields are damaged. Lua scripts and
+            workers detect damage themselves.
     """
     try:
         return PendingInterrupt.of(Run.of(record))
@@ -58,11 +58,11 @@ def check_takes_answer(record: Record) -> None:
 
 
 def text_of(answer: Any, most: int) -> str:
-    """Return a person's answer as JSON.
+    """Return a person's answer as JSON text.
 
     Raises:
-        InvalidInput: it takes more than ``most`` bytes.
-        UnstorableValue: it is not JSON data.
+        InvalidInput: the text takes more than ``most`` bytes.
+        UnstorableValue: the answer is not JSON data.
     """
     text: str = canonical(storable(answer, "the answer"))
     if len(text.encode()) > most:
@@ -74,7 +74,7 @@ def text_of(answer: Any, most: int) -> str:
 
 
 def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
-    """Raise InvalidInput unless an answer fits the run's interrupt.
+    """Raise InvalidInput unless an answer fits the interrupt ``waiting``.
 
     Only approvals and commands in doubt expect answers of a certain form.
     """
@@ -103,10 +103,10 @@ def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
 def check_approver(
     waiting: PendingInterrupt, answer: Any, by: str | None, submitter: str | None
 ) -> None:
-    """Raise Forbidden if a person must not approve a command.
+    """Raise Forbidden if the person ``by`` must not approve a command.
 
     In a flow with ``approvers: others``, only another person than the run's submitter may approve.
-    Both must be named then.
+    Then ``by`` and ``submitter`` must not be None.
     """
     from perdure.flows.commands.approval import Approved, read_answer
 
@@ -137,7 +137,7 @@ def check_approver(
 
 
 def asked_above(question: PendingInterrupt | None) -> str | None:
-    """Return the run above whose budget a run asks for, or None."""
+    """Return the id of the ancestor whose budget a run's question asks to raise, or None."""
     if question is None or question.kind != "budget":
         return None
     of = (question.data or {}).get("of")

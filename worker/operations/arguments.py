@@ -14,7 +14,7 @@ Check = Callable[[Any, str], object]
 
 
 def by_value(check: Callable[[Any], object]) -> Check:
-    """Return a check for an argument whose error names it by itself."""
+    """Return a check by a function that takes the value only, and names the argument itself."""
     return lambda value, name: check(value)
 
 
@@ -45,7 +45,7 @@ def check_words(value: object, name: str) -> None:
 
 
 def query(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a query line."""
+    """Raise InvalidInput unless this is a query line, as ``Client.runs`` takes it."""
     from perdure.worker.domain.run_query import RunQuery  # Few commands search.
 
     validation.text(value, name)
@@ -112,7 +112,7 @@ CHECKS: Mapping[str, Check] = {
 }
 #: Arguments that name the caller. Over HTTP, the access token identifies the caller.
 CALLER_ARGUMENTS = ("by", "requested_by")
-#: Arguments that are names of the caller's own.
+#: Arguments whose values are names that the caller chose.
 OWN_NAMES = ("idempotency_key", "topic")
 #: Arguments that name a run. A caller over HTTP needs the permission to read it.
 RUN_ARGUMENTS = ("run_id", "parent", "below")

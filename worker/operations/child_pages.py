@@ -21,7 +21,9 @@ def read_children(
     """Return a page of a run's matching children, in start order.
 
     Args:
-        look: Number of children to read. None: all remaining children.
+        wanted: The filter.
+        limit: Maximum number of children on the page.
+        look: Maximum number of children to read. None: all remaining children.
     """
     place, last = validation.offset(cursor)
     parent = session.record(run_id).fields

@@ -122,13 +122,12 @@ def retry(session: Session, run_id: str, children: bool = True) -> Run:
 
 
 def _retry_children(session: Session, record: Record, only_held: bool) -> int:
-    """Retry a run's errored children.
+    """Retry the errored children for which a run's step waits, or waited when it failed.
 
-    These are the children for which the run's step waits, or waited when it failed. The run
-    itself is retried last, so a call that was cut off can be repeated.
+    The caller retries the run itself last, so that a call that was cut off can be repeated.
 
     Args:
-        only_held: Leave out children whose failure the run already knows.
+        only_held: Retry only children whose failure the run has not received (``on_failure``).
 
     Returns:
         Number of retried children.

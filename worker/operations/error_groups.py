@@ -16,11 +16,11 @@ from perdure.worker.store import Store
 
 #: Fields that determine a run's group.
 READ = ("phase", "flow", "current_node", "error", "ended_at")
-#: Latest time (ms), in the year 2096: a score may be later than the calendar.
+#: Latest time (ms) of an error, in the year 2096: a damaged score may be outside the calendar.
 LATEST = 4e12
 #: Characters of a group's error.
 ERROR_CHARACTERS = 500
-#: Keys of a query line that a group sets itself, or that choose no runs.
+#: Keys of a query line that a group's own query sets, or that choose no runs.
 OF_GROUP = ("status", "flow", "node", "kind", "sort")
 
 
@@ -78,8 +78,7 @@ def _query_of(flow: str, node: str, kind: str, rest: str) -> str:
 def moment(text: str) -> datetime:
     """Return a stored time or an index score as a datetime.
 
-    Both are in ms since 1970. A text that is no number, from a run that was changed by hand, gives
-    the beginning of 1970.
+    Both are in ms since 1970. For a text that is no number, return the beginning of 1970.
     """
     try:
         return datetime.fromtimestamp(min(float(text), LATEST) / 1000, UTC)

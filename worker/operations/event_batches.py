@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.worker.operations.session import Session
     from perdure.worker.store import Store
 
-#: For readers of events only.
+#: The argument ``text_after`` for reading events without live text.
 NO_TEXT: Mapping[str, str] = {}
 
 
@@ -26,8 +26,9 @@ NO_TEXT: Mapping[str, str] = {}
 class EventBatch:
     """Events of one run, oldest first.
 
-    ``damaged`` tells that the next entry after them is not a valid event. ``texts`` is live text
-    that was read at the same moment, if requested.
+    Attributes:
+        damaged: Whether the entry after these events is not a valid event.
+        texts: Live text that was read at the same moment, if requested.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -41,17 +42,16 @@ def hear(
     block: int,
     text_after: Mapping[str, str] = NO_TEXT,
 ) -> dict[str, EventBatch]:
-    """Return the new events of several runs by run id.
-
-    It waits a limited time for the first event.
+    """Return the new events of several runs by run id. Wait for the first event if there is none.
 
     Args:
         after: For each run id, the id of the event after which to read.
         block: Time in ms to wait for a first event.
-        text_after: For run ids whose live text is read too, the entry after which to read.
+        text_after: For run ids whose live text is read too, the id of the text entry after which to
+            read.
 
     Raises:
-        StoreUnavailable: The server does not reply.
+        StoreUnavailable: The state server does not reply.
     """
     store, records = session.store, LiveTextRecords(session.store)
     try:
@@ -80,7 +80,8 @@ def read_stream(
     """Return the unread items of a run's stream.
 
     Args:
-        block: Time in ms to wait for a first item.
+        reader: Has the position in the stream, and advances it.
+        block: Time in ms to wait for a first item. None does not wait.
 
     Raises:
         DamagedRun: The first unread item cannot be read.

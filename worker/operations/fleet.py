@@ -1,4 +1,4 @@
-"""Operations on workers, queues, flows and the server."""
+"""Operations on workers, queues, flows and the state server."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from perdure.worker.operations.session import Session
 from perdure.worker.operations.submission_options import ForkOptions
 from perdure.worker.operations.submit import checked_flow, make_run, signature_text
 
-#: Number of reads of a live run that drops turns during a read.
+#: Maximum number of reads of a live run that drops turns during each read.
 ATTEMPTS = 5
 
 
@@ -177,10 +177,7 @@ def _read(
 
 
 def _description(session: Session, name: str) -> Mapping[str, Any]:
-    """Return a flow's description.
-
-    It comes from this process, or from a live worker's announcement.
-    """
+    """Return a flow's description, from this process or a live worker's announcement."""
     from perdure.flows.rounds import registry  # Loads flows, which reads do not need.
 
     try:
@@ -201,6 +198,11 @@ def _values(
     own: Sequence[str],
 ) -> dict[str, Any]:
     """Return the named values with which a fork begins.
+
+    Args:
+        step: The first step of the fork.
+        values: Values that the caller passed. They override recorded values.
+        own: The names of values that the flow itself writes. A fork begins without them.
 
     Raises:
         InvalidInput: The values at this step are not known and not given, or a name is not valid.

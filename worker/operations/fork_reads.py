@@ -24,20 +24,20 @@ from perdure.worker.store import Store
 from perdure.worker.store.lookups import is_below
 from perdure.worker.store.thread_messages import earlier_messages
 
-#: Steps that an error names at most.
+#: Maximum number of steps that an error names.
 MOST_STEPS = 20
-#: A name of an artifact of a run below, as a turn has it: ``RUN/NAME``.
+#: The name of an artifact of a child run (or of a child of it) in a turn: ``RUN/NAME``.
 BELOW = re.compile(rf"({RUN_ID.pattern})/(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """A run before one of its steps.
+    """The state of a run before one of its steps.
 
     Attributes:
         step: The step.
-        node: Its node.
-        turns: Number of turns before it, including dropped turns.
+        node: The node of the step.
+        turns: Number of turns before the step, including dropped turns.
         spent: Amounts spent by the earlier rounds, by budget name.
     """
 
@@ -50,16 +50,14 @@ class ForkPoint:
 def moment_of(
     record: Record, events: Sequence[Event], step: int, nodes: Sequence[str]
 ) -> ForkPoint:
-    """Return a run as it was before a step.
-
-    It is derived from the run's events.
+    """Return the state of a run before a step, from the run's events.
 
     Args:
         nodes: Nodes at which a fork can begin.
 
     Raises:
         InvalidInput: The run has no such step.
-        NotForkable: A fork cannot begin there, or the turns before the step are no longer known.
+        NotForkable: A fork cannot begin at this step, or its earlier turns are no longer known.
     """
     run_id, begun = record.id, _beginning(record)
     is_over = record.fields.get("phase") == "completed" and UNFINISHED not in record.fields
@@ -98,9 +96,10 @@ def moment_of(
 
 
 def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str, Any]) -> Fork:
-    """Return the parts that a fork takes over.
+    """Return the parts of a run that a fork takes over, as of the point ``moment``.
 
-    They are read as of the point before its step.
+    Args:
+        values: The named values with which the fork begins.
     """
     gone = min(record.forgotten, moment.turns)
     stored = store.reads.memory(record.id, 0, moment.turns - gone) if moment.turns > gone else []
@@ -136,9 +135,7 @@ def _node_of(events: Sequence[Event], step: int) -> str | None:
 
 
 def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | None:
-    """Return the number of turns before a step.
-
-    It includes turns that had been dropped by then.
+    """Return the number of turns before a step, including turns dropped by then.
 
     Returns:
         The number. None if it is not certain, or if turns that existed then are gone now.
@@ -166,10 +163,7 @@ def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | N
 
 
 def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
-    """Return the number of turns with which a run began.
-
-    Returns None if its first events are gone.
-    """
+    """Return the number of turns with which a run began. None if its first events are gone."""
     if not events or events[0].type != FIRST:
         return None
     origins = origins_of(record)
@@ -177,7 +171,7 @@ def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
 
 
 def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -> str:
-    """Return the forkable steps, as the end of a sentence."""
+    """Return the steps at which a run can be forked, as the end of a sentence."""
     committed = [each for each in events if each.type == "committed" and each.node in nodes]
     steps = [
         event.step
@@ -196,10 +190,10 @@ def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -
 def _artifacts(
     store: Store, record: Record, turns: Sequence[Turn], values: dict[str, Any]
 ) -> dict[str, str]:
-    """Return a run's submitted files and the artifacts its turns name.
+    """Return the artifacts for a fork, by name: submitted files, and artifacts that turns name.
 
-    Artifacts of runs below it get names under which the fork finds them among its own. A long
-    result is an artifact, and its text may name other artifacts.
+    Artifacts of child runs keep the names ``RUN/NAME``, which the fork finds among its own
+    artifacts. A long result is an artifact, and its text may name other artifacts.
     """
     named: list[Any] = [values, record.inputs, [each.name for each in record.files]]
     for turn in turns:
@@ -222,7 +216,7 @@ def _artifacts(
 
 
 def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> dict[str, str]:
-    """Return the run's artifacts whose names a text contains."""
+    """Return the run's artifacts, of those in ``names``, whose names a text contains."""
     wanted: set[str] = set()
     for name in names:
         own = name.replace(BYTES, "", 1) if BYTES in name else name
@@ -236,10 +230,7 @@ def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> 
 
 
 def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str, str]:
-    """Return artifacts of runs below a run, by name.
-
-    Their names (``RUN/NAME``) are among the texts.
-    """
+    """Return artifacts of child runs at any depth whose names (``RUN/NAME``) are texts."""
     artifacts: dict[str, str] = {}
     for name in sorted(texts):
         match = BELOW.fullmatch(name)
@@ -254,7 +245,7 @@ def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str,
 
 
 def _data_of(text: str) -> Any:
-    """Return a text as JSON data, or the text itself."""
+    """Return the JSON data in a text, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -262,7 +253,7 @@ def _data_of(text: str) -> Any:
 
 
 def _texts(data: Any) -> Iterator[str]:
-    """Return the texts in JSON data that may name artifacts."""
+    """Yield the texts in JSON data that may be names of artifacts."""
     left = [data]
     while left:
         match left.pop():

@@ -17,7 +17,7 @@ from perdure.worker.operations.session import Session
 from perdure.worker.operations.waiting_runs import Entry, WaitingRuns
 from perdure.worker.presentation.text import plain
 
-#: The place before all waiting runs.
+#: The cursor position before all waiting runs.
 BEFORE_ALL = "0:0"
 #: Characters of a question that an error shows.
 QUESTION_SHOWN = 200
@@ -85,21 +85,20 @@ def _with_root_flows(session: Session, waits: list[PendingInterrupt]) -> list[Pe
 
 
 def _cursor(entry: Entry, runs: WaitingRuns) -> str:
-    """Return the cursor of the next page in a window."""
+    """Return the cursor of the next page in the window of ``runs``, after ``entry``."""
     place = f"{entry[0]}:{entry[1]}"
     return f"{place}|{runs.start}|{runs.end}" if runs.start or runs.end else place
 
 
 def _behind(runs: WaitingRuns) -> str | None:
-    """Return the cursor of the page after a window, or None after the last."""
+    """Return the cursor of the page after the window of ``runs``. None after the last window."""
     return None if runs.is_last else f"{BEFORE_ALL}|{runs.end}|"
 
 
 def asked_below(session: Session, run: Run) -> str:
-    """Return a sentence's end about the child runs' question.
+    """Return an error text's end that names the first question of a run's child runs.
 
-    It leads a person to the first question that the child runs ask. Empty if the run does not wait
-    for child runs.
+    Empty if the run does not wait for child runs.
     """
     if not run.details.get("waits_for_children"):
         return ""

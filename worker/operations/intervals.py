@@ -1,4 +1,4 @@
-"""Pauses between two looks for something that comes later."""
+"""Pauses between two reads of a value that appears later."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from perdure.worker.errors import InvalidInput
 from perdure.worker.operations import validation
 
-#: Seconds between two looks for a reply or a value: short at first, then longer.
+#: Seconds between two reads of a reply or a value: short at first, then longer.
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
 def pauses(timeout: float) -> Iterator[float]:
-    """Yield the seconds to wait between looks, until the timeout."""
+    """Yield the seconds to wait between two reads, until ``timeout`` seconds have passed."""
     ends, pause = time.monotonic() + timeout, FIRST_LOOK
     while (left := ends - time.monotonic()) > 0:
         yield min(pause, left)
@@ -24,7 +24,7 @@ def seconds_of(timeout: object) -> float:
     """Return a timeout in seconds.
 
     Raises:
-        InvalidInput: It is no number of seconds and no timedelta.
+        InvalidInput: The timeout is no number of seconds and no timedelta.
     """
     seconds = validation.timeout(timeout)
     if seconds is None:

@@ -13,7 +13,7 @@ from perdure.worker.operations.operation import Http, Owner, operation
 from perdure.worker.operations.run_reads import get
 from perdure.worker.operations.session import Session, damaged, new_operation_id
 
-#: The most that is added to a budget at once. Scripts add amounts of 18 digits of millionths.
+#: The most that is added to a budget at once. Lua scripts add millionths with up to 18 digits.
 MOST_ADDED = 1e11
 
 
@@ -64,10 +64,12 @@ def raise_limits(
     by: str | None,
     child: str | None = None,
 ) -> None:
-    """Raise limits, once however often the request is sent.
+    """Raise budget limits of a run, once even if the request to the state server is repeated.
 
     Args:
-        child: The run below it that asked for more.
+        more: The amounts to add, by budget name.
+        by: The person who adds.
+        child: Id of the run below this run that asked for more, if any.
     """
     for name, amount in more.items():
         if not 0 < amount <= MOST_ADDED:

@@ -15,8 +15,8 @@ class MergedRuns:
     a person.
 
     Args:
-        spans: for each index the earliest and the latest score (ms) of its entries to list.
-        submitter: list the runs of this submitter's index instead.
+        spans: the earliest and the latest score (ms) of the entries to list, by index.
+        submitter: list the runs of this submitter's index instead of the named indexes.
         after: return only entries behind this position ("score:id") of the list.
         oldest_first: the order of the list.
     """
@@ -39,10 +39,10 @@ class MergedRuns:
         self._taken: set[str] = set()
 
     def take(self, count: int) -> list[tuple[str, float]]:
-        """Return the next ``count`` runs of the merged indexes.
+        """Return id and score of the next ``count`` runs, or of fewer at the end of the list.
 
-        They are pairs of run id and score. Fewer are returned only at the end. A run whose time
-        changed in the meantime, because it ended or was retried, is returned once.
+        A run whose time changed between two calls, because it ended or was retried, is returned
+        once.
         """
         taken: list[tuple[str, float]] = []
         while len(taken) < count:

@@ -1,4 +1,4 @@
-"""Operation: the facts of a function that every client has, and methods that derive from it.
+"""Operation: a function that every client has as a method, with its HTTP request and scope.
 
 A function with ``@operation(...)`` is written once. Its first parameter is the ``Session`` on which
 it works. Each client has a method of its name. ``Client`` performs the operation on its session,
@@ -37,8 +37,8 @@ class Http(NamedTuple):
         result: The field of the response that is the result. None: the whole response.
         is_repeatable: Whether the request may be sent again without a response, because the server
             carries it out only once. A GET request always may.
-        caps_limits: Whether the client lowers ``limit`` and ``look`` to the largest values of the
-            server. If not, the server refuses larger ones.
+        caps_limits: Whether the client lowers ``limit`` and ``look`` to the largest values that the
+            HTTP API accepts. If not, the API refuses larger ones.
         key: The argument that is the header ``Idempotency-Key``, if there is one of this name. A
             request with a key may be sent again.
     """
@@ -81,16 +81,16 @@ class Owner(Enum):
 
 # A dataclass would make its methods at each start of a command, which takes 3 ms.
 class Operation(Generic[P, R]):
-    """A function of every client, with its facts.
+    """A function that every client has as a method, and how it is called over HTTP.
 
     Args:
         function: Carries the operation out.
-        http: Its HTTP request.
+        http: The HTTP request.
         scope: The permission that a caller over HTTP needs.
-        owner: Which runs it concerns.
+        owner: Which runs the operation concerns.
         checks: The checks of arguments whose names have another meaning here than elsewhere.
-        encode: Makes the arguments of the request. None: they are those of the call.
-        decode: Makes the result of a response's JSON. None: as the type of the result requires.
+        encode: Converts the arguments of a call to those of the request. None: unchanged.
+        decode: Converts the response's JSON to the result. None: by the function's result type.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Operation(Generic[P, R]):
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The function's signature, without the session and with each of its named options."""
+        """The function's signature, without the session, and with options as single parameters."""
         signature = inspect.signature(self.function)
         parameters: list[inspect.Parameter] = []
         for parameter in list(signature.parameters.values())[1:]:
@@ -183,7 +183,7 @@ def operation(
 
 
 class Performer(Protocol):
-    """A client, as its methods use it."""
+    """A client that can perform operations."""
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R: ...
 
@@ -193,7 +193,7 @@ def method(
 ) -> Callable[Concatenate[Performer, P], R]:
     """Return the method of a client for an operation.
 
-    It has the function's name, parameters and docstring.
+    The method has the function's name, parameters and docstring.
     """
     operation: Operation[P, R] = OPERATIONS[function.__name__]
 

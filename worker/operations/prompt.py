@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.event import Event
     from perdure.worker.domain.record import Record
 
-#: Steps that an error names at most.
+#: Maximum number of steps that an error names.
 MOST_STEPS = 20
 
 
@@ -42,7 +42,7 @@ def prompt_of_run(session: Session, run_id: str, step: int) -> PromptOfRound:
     """Return the prompt of a committed or next round.
 
     Returns:
-        ``run``, ``step``, ``node``, ``turns`` (of the history before it), ``messages`` and
+        ``run``, ``step``, ``node``, ``turns`` (their number before the round), ``messages`` and
         ``tools``. ``sent`` tells whether the round was committed. ``exact`` tells whether the
         result equals the sent prompt. It is None for the next round.
 
@@ -181,7 +181,7 @@ def _context(
 def _budgets_before(record: Record, events: Sequence[Event], step: int) -> dict[str, Budget]:
     """Return the run's budgets as they were before a round.
 
-    They are derived from the events of the earlier rounds. Limits are the current ones. Seconds and
+    The spending is the sum of the earlier rounds' events. Limits are the current ones. Seconds and
     cycles count as unspent.
     """
     spent = sum_of(

@@ -1,4 +1,4 @@
-"""Fields that a resume or retry writes: budgets, cycles, counters."""
+"""Hash fields of a run that a resume or retry writes: budgets, cycles, counters."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
 def check_enough(
     waiting: PendingInterrupt, limits: Mapping[str, float], add: Mapping[str, float]
 ) -> None:
-    """Raise InvalidInput if a raised budget would still be used up.
+    """Raise InvalidInput if the budget that interrupted a run would still be used up.
 
-    It is the budget that interrupted the run. The run would be interrupted again at once.
+    Args:
+        limits: The raised limits, by budget name.
+        add: The amounts that raised them.
     """
     data = waiting.data or {}
     name, spent = data["budget"], data["spent"]
@@ -67,7 +69,7 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
 
 
 def is_unfinished(record: Record) -> bool:
-    """Return whether a run used up its cycles.
+    """Return whether a run used up its cycles and has not been continued since.
 
     Such a run may get more cycles. It has completed, or a person reviews it before it completes.
     """
@@ -75,12 +77,10 @@ def is_unfinished(record: Record) -> bool:
 
 
 def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
-    """Return the cycles that a resume adds.
-
-    They raise the limit of an unfinished run.
+    """Return the number of cycles that a resume adds to the limit of an unfinished run.
 
     Returns:
-        The number, or 0 if the run is not unfinished or the resume adds no cycles.
+        The number. 0 if the run is not unfinished or ``add`` has no cycles.
 
     Raises:
         InvalidTransition: The run has completed, and ``add`` has no cycles or there is an answer.
@@ -105,7 +105,7 @@ def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
 
 
 def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
-    """Return the hash fields that give an unfinished run cycles.
+    """Return the hash fields that give an unfinished run more cycles.
 
     The new digest covers no answer and no output, because the resume removes both.
 

@@ -33,7 +33,7 @@ from perdure.worker.operations.raised_limits import (
 from perdure.worker.operations.run_reads import get
 from perdure.worker.operations.session import Session, damaged, new_operation_id
 
-#: Name under which a question is answered by default after its deadline.
+#: The author (``by``) of the default answer to a question after its deadline.
 DEADLINE = "deadline"
 
 
@@ -172,9 +172,9 @@ def _add_above(
     more: Mapping[str, float],
     by: str | None,
 ) -> None:
-    """Raise the budget limit of the run above (``payer``).
+    """Raise the limit that a run's question asks for, of its ancestor ``payer``.
 
-    The other amounts raise limits of the run itself.
+    Amounts of ``more`` for other budgets raise limits of the run itself.
     """
     data = question.data or {}
     name = data["budget"]

@@ -1,7 +1,7 @@
 """Pages of runs by time.
 
-Pages come from the indexes of statuses or of a submitter. A filter that no index serves is a scan:
-it reads only the fields that decide, a bounded number of runs for each page.
+Pages come from the indexes of statuses or of a submitter. For a filter without an index, a scan
+reads only the fields that decide, of a bounded number of runs for each page.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BEGIN = f"{10**15 - 1}.0:-"
 LEFT_OUT = ("traceback",)
 #: Number of runs whose deciding fields are read in one exchange, about 7 ms.
 SCANNED = 500
-#: The same if inputs decide: the inputs of one run may take a megabyte.
+#: ``SCANNED`` if inputs decide: the inputs of one run may take a megabyte.
 SCANNED_WITH_INPUTS = 50
 #: Number of runs to sort by duration or cost, if the caller sets no bound.
 SORTED = 2000
@@ -176,10 +176,7 @@ def list_runs(
 
 
 def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Page:
-    """Return the matching runs with the largest duration or cost.
-
-    They are the largest among the next ``look`` runs.
-    """
+    """Return the matching runs with the largest duration or cost among the next ``look`` runs."""
     amount_of = cost_of if wanted.query.sort == "cost" else partial(duration_of, now=wanted.now)
     ranked: list[tuple[float, ScannedRun]] = []
     while not scan.is_over and scan.looked < look:
@@ -195,7 +192,7 @@ def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Pag
 
 
 class ScannedRun(NamedTuple):
-    """A run that may match: score and read fields."""
+    """A run that may match: its id, its score in the index, and the fields read so far."""
 
     run_id: str
     score: float
@@ -203,14 +200,12 @@ class ScannedRun(NamedTuple):
 
     @property
     def position(self) -> str:
-        """Its position in the list, as cursors carry it."""
+        """The run's position in the list, as cursors carry it."""
         return f"{self.score}:{self.run_id}"
 
 
 class RunScan:
-    """A scan of indexes for runs that match a filter.
-
-    It looks at the entries in order.
+    """A scan of index entries, in order, for runs that match a filter.
 
     Args:
         after: the position after which the scan begins. None: the beginning.
@@ -242,8 +237,8 @@ class RunScan:
     def take(self, count: int) -> list[ScannedRun]:
         """Scan the next entries and return possible matches.
 
-        It scans about ``count`` entries and reads only the deciding fields. A run without these
-        fields is gone or damaged, which ``read`` detects.
+        About ``count`` entries are scanned, and only the deciding fields are read. A run without
+        these fields is gone or damaged, which ``read`` detects.
         """
         prefixes = self._wanted.query.id_prefixes
         ids = count * IDS_FOR_ONE if prefixes else count
@@ -288,10 +283,7 @@ class RunScan:
         return matching
 
     def leave_out(self, run_ids: Iterable[str]) -> None:
-        """Skip these runs in the rest of the scan.
-
-        They are on the first page already.
-        """
+        """Skip these runs in the rest of the scan: the first page has them already."""
         self._left_out.update(run_ids)
 
     def _may_fit(self, run_id: str, fields: dict[str, str]) -> bool:

@@ -212,10 +212,7 @@ def _turn(turn: Turn) -> TranscriptTurn:
 
 
 def _options(record: Record) -> SubmitOptions:
-    """Return a run's submit options as JSON data.
-
-    They are its pauses before and after nodes, its limit of cycles and its idempotency key.
-    """
+    """Return a run's pauses at nodes, limit of cycles and idempotency key, as JSON data."""
     return {
         "interrupt_before": record.json("interrupt_before", []),
         "interrupt_after": record.json("interrupt_after", []),

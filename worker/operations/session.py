@@ -133,9 +133,7 @@ class Session:
         return Record(fields)
 
     def submitter(self, run_id: str) -> str | None:
-        """Return the name of a run's submitter.
-
-        It is returned even if other fields of the run are damaged.
+        """Return the name of a run's submitter, even if other fields of the run are damaged.
 
         Returns:
             The name, or None if the run names no submitter or does not exist.
@@ -163,7 +161,7 @@ class Session:
         return titles
 
     def message(self, record: Record, epochs: int) -> str:
-        """Return the message of a run's next round, in an epoch that is ``epochs`` later."""
+        """Return the message of a run's next round, for the run's epoch plus ``epochs``."""
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")
         return self.message_for(task, queue, record.id, record.epoch + epochs, record.step)
 
@@ -182,15 +180,15 @@ class Session:
         return self.connection.publisher.message_for(task, queue, run_id, epoch, step).text
 
     def publish(self, record: Record, reply: Sequence[str], message: str) -> None:
-        """Publish a run's message if a Lua script queued the run."""
+        """Publish a run's message if the ``reply`` of a Lua script says that the run is queued."""
         if reply[0] == "queued":
             self.connection.publisher.publish([(record.fields["queue"], message)])
 
     def look_after(self, follow_ups: Sequence[str]) -> None:
-        """Stop or continue children, as a transition's reply asks.
+        """Start or stop the children of runs, as a transition's reply asks.
 
         Args:
-            follow_ups: Empty, or one text with the ids of these runs.
+            follow_ups: The end of the reply: empty, or one text with the ids of these runs.
         """
         if not follow_ups:
             return
@@ -200,10 +198,9 @@ class Session:
 
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:
-    """Return a client's settings with ``url`` as state server.
+    """Return a client's settings with ``url`` as state server. Unchanged if ``url`` is None.
 
-    It becomes the broker's URL too if the state server was the broker. If ``url`` is None, the
-    settings are returned unchanged.
+    If the state server was the broker too, the new one is.
     """
     if url is None:
         return settings
@@ -226,9 +223,7 @@ def not_found(run_id: str) -> RunNotFound:
 
 
 def damaged(run_id: str, reply: Sequence[str]) -> DamagedRun:
-    """Return the error for an unexpected reply of a script.
-
-    The Lua script should have changed a run.
+    """Return the error for an unexpected reply of a Lua script that should have changed a run.
 
     Raises:
         RunNotFound: The reply says that the run no longer exists.

@@ -161,11 +161,11 @@ def say(
 def signal_by_hook(
     session: Session, run_id: str, name: str, secret: str, payload: Any, key: str | None
 ) -> bool:
-    """Send a signal if this is the hook's secret.
+    """Send the signal of a run's hook, if ``secret`` is the hook's.
 
     Returns:
-        Whether the hook exists and the signal is stored. A completed run has no hook, even for
-        an event that was sent to it before.
+        Whether the signal is stored. False for a completed run, even if the same signal was stored
+        before.
     """
     known = ""
     if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
@@ -189,7 +189,7 @@ def signal_by_hook(
 def _receipt_of_topic(
     session: Session, topic: str, name: str, key: str | None, reply: list[str]
 ) -> SignalReceipt:
-    """Return a topic signal's receipt, by signal_topic.lua's reply."""
+    """Return the receipt of a signal to a topic, or raise, by signal_topic.lua's reply."""
     match reply:
         case ["waiting", number]:
             return SignalReceipt(None, name, int(number), "kept")
@@ -215,7 +215,7 @@ def _receipt_of_topic(
 def _receipt(
     session: Session, run_id: str, name: str, key: str | None, reply: list[str]
 ) -> SignalReceipt:
-    """Return a signal's receipt, by signal_run.lua's reply."""
+    """Return the receipt of a signal to a run, or raise, by signal_run.lua's reply."""
     match reply:
         case ["ok", number, phase]:
             return SignalReceipt(run_id, name, int(number), phase)

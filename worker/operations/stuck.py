@@ -11,7 +11,7 @@ from perdure.worker.operations.session import Session
 
 #: Number of runs read in one exchange: each may have large inputs.
 AT_ONCE = 25
-#: Runs of each index that are searched for one submitter's: about 4 ms of the server.
+#: Runs of each index that are searched for runs of one submitter: about 4 ms of the state server.
 LOOKED_AT = 2_000
 
 
@@ -51,7 +51,7 @@ def stuck(session: Session, limit: int = 50, submitted_by: str | None = None) ->
 
 
 def _submitted(session: Session, submitter: str, run_ids: Sequence[str]) -> list[str]:
-    """Return the runs of a submitter among others."""
+    """Return those of the runs that belong to a submitter."""
     read = session.store.reads.many_fields(run_ids, ["submitted_by"])
     pairs = zip(run_ids, read, strict=True)
     return [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitter]

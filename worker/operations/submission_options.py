@@ -1,4 +1,4 @@
-"""The options of a submission, named once. ``submit`` says what each of them means."""
+"""The options of a submission, named once. The operation ``submit`` describes each option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ForkOptions(TypedDict, total=False):
-    """Options of a run that begins with another one's rounds. None is the default of each."""
+    """Options of a fork. None is the default of each."""
 
     run_id: str | None
     idempotency_key: str | None

@@ -38,7 +38,7 @@ from perdure.worker.tracing import traced_submission
 
 
 class AlreadyHeard(Exception):
-    """An earlier run of the topic already has the message.
+    """Raised when an earlier run of the topic already has the message.
 
     Attributes:
         run_id: Id of the earlier run.
@@ -209,10 +209,10 @@ def make_run(
 
 
 def signature_text(on_end: Mapping[str, Any] | str) -> str:
-    """Return a Celery signature as a text.
+    """Return a Celery signature as a JSON text.
 
     Raises:
-        InvalidInput: It is no signature.
+        InvalidInput: ``on_end`` is no signature.
     """
     from perdure.worker.messaging import callbacks  # Imports Celery, which is slow.
 
@@ -222,8 +222,11 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
 def _has(session: Session, run_id: str, fields: Mapping[str, str]) -> bool:
     """Return whether the stored run comes from this very submission.
 
-    It compares the tracing fields. The reply ``ok`` does not show this, because a repeated
-    submission with the same nonce gets it too.
+    The reply ``ok`` does not show this, because a repeated submission with the same nonce gets it
+    too.
+
+    Args:
+        fields: The tracing fields of this submission, which the stored run must have.
     """
     return not fields or session.store.reads.some_fields([run_id], list(fields)) == [dict(fields)]
 
@@ -241,10 +244,9 @@ def _get_accepted(session: Session, run_id: str) -> Run:
 def checked_flow(
     session: Session, name: str, inputs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """Return a flow's description, the inputs, and a flag.
+    """Return a flow's description, the inputs, and whether the flow has checked the inputs.
 
-    The flag tells whether the flow could check the inputs. If this process does not know the
-    flow, the description comes from a live worker's announcement.
+    If this process does not know the flow, the description comes from a live worker's announcement.
 
     Raises:
         UnknownFlow: Neither this process nor a live worker knows the flow.
@@ -275,7 +277,7 @@ def _fitting(
     During a rollout live workers announce different versions of the flow.
 
     Raises:
-        InvalidInput: No description accepts them.
+        InvalidInput: No description accepts the inputs.
     """
     refusals = []
     for description in descriptions:
@@ -292,7 +294,7 @@ def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
     """Return a submission's goal, empty if none is needed.
 
     Raises:
-        InvalidInput: The flow needs one.
+        InvalidInput: The flow needs a goal.
     """
     if goal is None and description.get("needs_goal", True):
         raise InvalidInput(
@@ -315,7 +317,7 @@ def _check_id(run_id: object) -> None:
 def _refusal(
     reply: str, detail: str, run_id: str, topic: str | None, idempotency_key: str | None
 ) -> Exception:
-    """Return the error for a submission that was not accepted."""
+    """Return the error for a refused submission, by submit_run.lua's reply."""
     match reply:
         case "exists":
             return RunExists(

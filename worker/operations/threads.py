@@ -17,6 +17,9 @@ from perdure.worker.operations.session import Session
 def topic_of(thread: str, owner: str | None = None) -> str:
     """Return the topic that a thread's live run holds.
 
+    Args:
+        owner: the owner of the thread over HTTP. None: a thread of no owner.
+
     Raises:
         InvalidInput: the name of the thread is not valid.
     """

@@ -14,9 +14,9 @@ from perdure.worker.domain.run_tree import AlikeRuns, RunTree
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store
 
-#: Runs below the first one of which a tree reads the status.
+#: Maximum number of runs below the root whose status is read for a tree.
 MOST_READ = 10_000
-#: Runs of which the status is read in one exchange.
+#: Runs whose status is read in one exchange.
 BATCH = 500
 #: The fields that tell a child's flow and status.
 KIND = ("flow", "phase", "started_at")
@@ -29,7 +29,7 @@ class TreeReader:
 
     Args:
         store: the state server.
-        width: the number of children of one run that are listed of each flow and status.
+        width: the number of listed children of one run, per flow and status.
     """
 
     def __init__(self, store: Store, width: int) -> None:
@@ -63,10 +63,7 @@ class TreeReader:
         return RunTree(**vars(run), children=children, more=counts, not_read=len(rest))
 
     def _chosen(self, ids: list[str]) -> tuple[list[str], Counter[tuple[str, str]]]:
-        """Return the children to list, and counts of the others.
-
-        The counts are per flow and status.
-        """
+        """Return the ids of the children to list, and counts of the others per flow and status."""
         listed: list[str] = []
         kinds: Counter[tuple[str, str]] = Counter()
         for child, fields in _fields_of(self._store, ids, KIND):

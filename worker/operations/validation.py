@@ -23,7 +23,7 @@ from perdure.worker.store.keys import INDEXES, OWN_KEYS
 
 #: A key in a header of HTTP, as the API accepts it.
 HEADER_KEY = re.compile(r"(?=.{1,900}$)[\x21-\x7E]([\x20-\x7E]*[\x21-\x7E])?")
-#: Maximum bytes of an idempotency key, which is part of a key's name on the server.
+#: Maximum bytes of an idempotency key, which is part of a key's name on the state server.
 MOST_KEY_BYTES = 1024
 #: Maximum bytes of a note: who requested something, and why.
 MOST_NOTE_BYTES = 16 * 1024
@@ -42,18 +42,18 @@ CURSOR = re.compile(
     r"\|(\d{1,15}\.\d{1,6}:.+)",
     re.DOTALL | re.ASCII,
 )
-#: Behind the place of a run, a cursor of the inbox may have the window of a bounded read.
+#: A position in an index. The inbox cursor has two after its run: its window (waiting_runs.py).
 _PLACE = rf"\d{{1,15}}\.\d{{1,6}}:{RUN_ID.pattern}"
 INBOX_CURSOR = re.compile(
     rf"(\d{{1,15}}):({RUN_ID.pattern})(?:\|((?:{_PLACE})?)\|((?:{_PLACE})?))?", re.ASCII
 )
 #: Number of children before a page, and the id of the last child before it.
 CHILDREN_CURSOR = re.compile(rf"(\d{{1,9}})(?::({RUN_ID.pattern}))?", re.ASCII)
-#: Form of a submitter's name, which is part of a key's name on the server.
+#: Form of a submitter's name, which is part of a key's name on the state server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 #: Form of a topic that may have the name of its owner in front.
 OWNED_TOPIC = re.compile(rf"({SUBMITTER.pattern}/)?{TOPIC.pattern}")
-#: Characters of the name of a thread.
+#: Maximum characters of the name of a thread.
 MOST_OF_A_THREAD = 180
 #: Default and maximum seconds for which a signal waits for a run that takes its topic.
 KEPT, MOST_KEPT = 3600, 30 * 86_400
@@ -154,10 +154,7 @@ def key(value: object, name: str = "idempotency_key") -> None:
 
 
 def key_over_http(value: object, name: str = "idempotency_key") -> None:
-    """Raise InvalidInput unless an HTTP header can hold the key.
-
-    None is valid too.
-    """
+    """Raise InvalidInput unless this is None or a key that an HTTP header can hold."""
     key(value, name)
     if isinstance(value, str) and not HEADER_KEY.fullmatch(value):
         expected = "over HTTP, at most 900 printable ASCII characters without a space at either end"
@@ -193,9 +190,9 @@ def thread(value: object) -> None:
 
 
 def recipient(run_id: object, topic_name: object, keep: object) -> None:
-    """Raise InvalidInput unless a signal has one recipient.
+    """Raise InvalidInput unless a signal has one recipient, a run or a topic.
 
-    It is a run or a topic. Only a topic takes a time to keep the signal.
+    Only a signal to a topic may have ``keep``, the seconds for which it is kept.
     """
     if (run_id is None) == (topic_name is None):
         raise InvalidInput("a signal needs a run_id or a topic, and not both")
@@ -244,10 +241,7 @@ def status(value: object, name: str = "status") -> RunStatus | None:
 
 
 def limit(value: object) -> None:
-    """Raise InvalidInput unless this is a valid page limit.
-
-    It is the maximum number of runs on a page.
-    """
+    """Raise InvalidInput unless this is a valid maximum number of runs on a page."""
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("limit", f"a whole number from 1 to {MOST}", value)
 
@@ -259,18 +253,18 @@ def depth(value: object) -> None:
 
 
 def width(value: object) -> None:
-    """Raise InvalidInput unless this is a valid tree width.
+    """Raise InvalidInput unless this is a valid width of a tree.
 
-    It is the number of children of the same flow and status to list.
+    The width is the number of children of the same flow and status to list.
     """
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("width", f"a whole number from 1 to {MOST}", value)
 
 
 def look(value: object) -> None:
-    """Raise InvalidInput unless this is a valid read limit.
+    """Raise InvalidInput unless this is a valid maximum number of runs to read for one page.
 
-    It is the maximum number of runs to read for one page. None means no maximum.
+    None means no maximum.
     """
     if value is not None and (type(value) is not int or value < 1):
         raise wrong("look", "a whole number from 1, or None", value)
@@ -280,7 +274,7 @@ def cursor(value: object) -> tuple[str, str] | None:
     """Parse the cursor of a page of runs.
 
     Returns:
-        The name of an index and a position in it, or None for the beginning.
+        The order of the page (``RunFilter.order``) and the position in it. None for the beginning.
     """
     if value is None:
         return None
@@ -307,9 +301,7 @@ def offset(value: object) -> tuple[int, str]:
 
 
 def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
-    """Parse the cursor of an inbox page.
-
-    It names the last run of the previous page.
+    """Parse the cursor of an inbox page, which names the last run of the previous page.
 
     Returns:
         Time (ms) since which that run has waited, and its id. Then the positions at which its
@@ -347,7 +339,7 @@ def flag(value: object, name: str) -> None:
 
 
 def timeout(value: object) -> float | None:
-    """Return a client's timeout in seconds. It may be a number, a timedelta or None.
+    """Return a timeout (a number, a timedelta or None) in seconds. None stays None.
 
     A negative timeout has expired already.
     """
@@ -409,7 +401,7 @@ def wrong(name: str, expected: str, value: object) -> InvalidInput:
 
 
 def pauses(before: object, after: object) -> None:
-    """Raise InvalidInput unless both arguments are node names."""
+    """Raise InvalidInput unless both arguments are lists of node names, or None."""
     names(before, "interrupt_before")
     names(after, "interrupt_after")
 

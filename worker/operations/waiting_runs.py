@@ -19,7 +19,7 @@ from perdure.worker.store.queries import ALWAYS
 
 #: Number of runs that are read at first, and in each further exchange.
 FIRST, BATCH = 100, 1000
-#: Number of runs in a window. Reading them takes about 20 ms of the server.
+#: Number of runs in a window. Reading them takes about 20 ms of the state server.
 LOOKED_AT = 5_000
 #: The indexes of runs that wait for a person.
 INDEXES = ("interrupted", "interrupted:children")
@@ -34,7 +34,7 @@ class WaitingRuns:
         submitted_by: only the runs of this submitter.
         below: only runs below this one. Then the window has no bound.
         start: the position ("score:id") after which the window begins. Empty: the beginning.
-        end: the position at which it ends, if an earlier page has read the whole window.
+        end: the position at which the window ends, if an earlier page has read all of it.
 
     Attributes:
         end: the position at which the window ends. Empty while it is not known.
@@ -110,10 +110,7 @@ class WaitingRuns:
         return LOOKED_AT if self._below is None else 10**9
 
     def _waiting(self, listed: Sequence[tuple[str, float]]) -> list[Entry]:
-        """Return the waiting runs among the listed ones.
-
-        They belong to the submitter, and are below the parent run, if these are set.
-        """
+        """Return the listed runs that wait for a person and fit ``submitted_by`` and ``below``."""
         names = ["updated_at", "phase", "submitted_by", "root", "parent"]
         fields_of = self._store.reads.many_fields([run_id for run_id, _ in listed], names)
         found: dict[Entry, dict[str, str]] = {}

@@ -36,7 +36,7 @@ def what(waiting: PendingInterrupt) -> str:
 
 
 def question_lines(waiting: PendingInterrupt) -> list[str]:
-    """Return the question as it was asked. A second line names its subject, if known."""
+    """Return the question as it was asked, and a second line with what it is about, if known."""
     about = what(waiting)
     if waiting.command is None:
         about = about.removeprefix(plain(waiting.question)).strip()
@@ -44,7 +44,7 @@ def question_lines(waiting: PendingInterrupt) -> list[str]:
 
 
 def of_tree(waiting: PendingInterrupt) -> str:
-    """Return for whom a child run asks: the run at the top of its tree, with its flow.
+    """Return as text for whom a child run asks: the run at the top of its tree, with its flow.
 
     The text is '' for a run without parent.
     """
@@ -54,17 +54,17 @@ def of_tree(waiting: PendingInterrupt) -> str:
 
 
 def beside(waiting: PendingInterrupt) -> str:
-    """Return the data beside a question as text. It may be empty."""
+    """Return the data that belongs to a question as JSON. The text is '' if there is none."""
     if waiting.kind != "question" or waiting.shown_data in (None, {}):
         return ""
     return plain(json.dumps(waiting.shown_data, ensure_ascii=False))
 
 
 def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return facts about a command in doubt.
+    """Return facts about a command in doubt, as pairs of name and value.
 
-    They help a person to find out whether it has happened. They are pairs of name and value: the
-    idempotency key, and when and where the command began.
+    They help a person to find out whether it has happened: the idempotency key, and when and where
+    the command began. Unknown facts are left out.
     """
     by = f" by {plain(waiting.worker)}" if waiting.worker else ""
     began = (
@@ -78,7 +78,7 @@ def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
 
 
 def or_else(waiting: PendingInterrupt, now: datetime | None = None) -> str:
-    """Return an interrupt's answer at its deadline, and when.
+    """Return the default answer at an interrupt's deadline, and when: ``true in 5.0 s``.
 
     The text is '' if the interrupt has no deadline.
     """

@@ -1,6 +1,6 @@
 """Formatting for people: times, counts, and foreign texts made harmless and short.
 
-Numbers as texts: any number that a run can hold prints, however large or small.
+Any number that a run can hold can be formatted, however large or small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.flows.core.durations import duration as duration  # noqa: PLC0414  words for people are found here
 
-#: Largest share that is drawn or shown. A run may spend any multiple of a tiny budget.
+#: Largest share of a budget that is shown. A run may spend any multiple of a tiny budget.
 MOST_SHARE = 1000.0
 #: Numbers from here on are shown in powers of ten. Floats are exact up to here.
 EXACT = 10**15
@@ -47,7 +47,7 @@ def share(part: float, whole: float) -> float:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return a part's share as text: ``82 %``, or ``over 100,000 %``."""
+    """Return the share ``part / whole`` as text: ``82 %``, or ``over 100,000 %``."""
     fraction = share(part, whole)
     return (
         f"over {100 * MOST_SHARE:,.0f} %" if fraction >= MOST_SHARE else f"{100 * fraction:.0f} %"
@@ -57,7 +57,7 @@ def percent(part: float, whole: float) -> str:
 def progress_of(progress: object) -> str:
     """Return a reported progress as text: ``3 of 5``.
 
-    It is '' if the round names no total.
+    It is '' if the progress has no total.
     """
     if not isinstance(progress, dict):
         return ""
@@ -70,7 +70,7 @@ def progress_of(progress: object) -> str:
 def plain(text: str, limit: int | None = None) -> str:
     """Return ``text`` on one line, without control characters.
 
-    It is cut to ``limit``. A goal, for example, must not move the terminal's cursor.
+    It is cut to ``limit`` characters. A goal, for example, must not move the terminal's cursor.
     """
     flat = " ".join(text.split())
     if not flat.isprintable():
@@ -89,7 +89,7 @@ def lines(text: str) -> str:
 def value_text(value: Any) -> str:
     """Return a run's answer as text for people.
 
-    That is a text itself, the ``text`` of an object that has one, or else JSON.
+    That is an answer that is a text, the ``text`` of an object that has one, or else JSON.
     """
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         value = value["text"]
@@ -109,16 +109,19 @@ def clock(moment: datetime) -> str:
 
 
 def waits_for_provider(since: float | None, until: float | None) -> str:
-    """Return a text for a wait for the provider.
+    """Return a text for a round that waits for its model provider.
 
-    The round waits until its model provider is available again. For example ``waits for the
-    provider since 12:03, next try 12:09``, in local time. The arguments are in ms.
+    For example ``waits for the provider since 12:03, next try 12:09``, in local time. The arguments
+    are in ms since 1970.
     """
     return _waits_for("the provider", since, until)
 
 
 def waits_for_code(since: float | None, until: float | None) -> str:
-    """Return a text for a wait for fitting code. The run waits for a worker that has it."""
+    """Return a text for a round that waits for a worker with fitting code.
+
+    The arguments are those of ``waits_for_provider``.
+    """
     return _waits_for("a worker whose code fits", since, until)
 
 
@@ -137,9 +140,10 @@ def _waits_for(what: str, since: float | None, until: float | None) -> str:
 
 
 def parked_text(details: Mapping[str, Any]) -> str:
-    """Return a parked run's wait as text.
+    """Return what a parked run waits for, as text.
 
     For example ``for paid or withdrawn until 2026-11-24 12:00:00+01:00``, with two signals.
+    ``details`` are those of a Run, or the result of ``waited_for``.
     """
     signals, until = details.get("signals"), details.get("wait_until")
     parts = [

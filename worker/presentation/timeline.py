@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Object ids of git, which are cut to this many digits for people.
 GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
-#: Fields of a committed event's data that the row shows in their own form.
+#: Fields of a committed event's data that a row shows in a form of their own, or leaves out.
 FRAME = (
     "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
@@ -38,12 +38,12 @@ class Row:
     """One line of a run's timeline, for people.
 
     Attributes:
-        step, node, attempt: Of the round it is about.
+        step, node, attempt: Of the round that the event is about.
         text: The event, on one line.
         thought: The controller's thought behind the decision.
-        took: Duration in seconds. None if it has no duration.
-        tone: How it is coloured: round, good, bad, wait or note.
-        is_round: Whether it is a committed round. False for anything that happened in between.
+        took: Duration of a committed round in seconds. None if unknown.
+        tone: How the line is coloured: round, good, bad, wait or note.
+        is_round: Whether the event is a committed round. False for anything in between.
     """
 
     step: int
@@ -81,16 +81,17 @@ def row_of(event: Event) -> Row:
 
 
 def _fallback_text(data: Mapping[str, Any]) -> str:
-    """Return the models that failed before another one answered. The text is '' if none failed."""
+    """Return as text which models failed before another one answered. '' if none failed."""
     failed = data.get("fallback")
     return f" · went on with another model: {plain(str(failed))}" if failed else ""
 
 
 def round_text(data: Mapping[str, Any]) -> str:
-    """Return a committed round's result on one line.
+    """Return a committed round's result on one line. ``data`` is that of its event.
 
-    That is the command that a controller decided on, or the observation of its execution. For a
-    workflow it is the names of its steps, and for a single step also its arguments and its result.
+    The result is the command that a controller decided on, or the observation of its execution. For
+    a workflow it is the names of its steps, and for a single step also its arguments and its
+    result.
     """
     if isinstance(steps := data.get("did"), list):
         one = len(steps) == 1 and "command" in data
@@ -125,13 +126,16 @@ def command_text(data: Mapping[str, Any]) -> str:
 
 
 def calls_text(counts: Mapping[str, Any]) -> str:
-    """Return a reply's parallel calls by command, as text."""
+    """Return the commands that a model called at once, as text.
+
+    ``counts`` has the number of calls by command.
+    """
     parts = [f"{many} {name}" if many != 1 else name for name, many in counts.items()]
     return f"calls at once: {', '.join(parts)}"
 
 
 def value_short(value: Any) -> str:
-    """Return an event's value as text for people.
+    """Return a value of an event's data as text for people.
 
     Objects are ``name value`` pairs. The event may hold only the beginning of the value.
     """
@@ -219,21 +223,21 @@ def _between(event: Event) -> tuple[str, str]:
 
 
 def _describe_wait(data: Mapping[str, Any]) -> str:
-    """Return a round's wait, its times and its reason."""
+    """Return why a round waits: for a provider or for code, since and until when, and the cause."""
     since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
     waits = waits_for_code if data.get("for") == "code" else waits_for_provider
     return f"{waits(since, until)}: {_cause({'error': data.get('reason', '')})}"
 
 
 def _describe_waking(by: str) -> str:
-    """Return the cause that woke a parked run: its time, a signal, or the end of child runs."""
+    """Return what woke a parked run: its time, a signal, or the end of child runs."""
     if by.startswith("children "):
         return "enough of its child runs have ended"
     return f"woken by {'its time' if by == 'time' else f'signal {by}'}"
 
 
 def _describe_resumption(data: Mapping[str, Any]) -> str:
-    """Return who resumed a run, with answer and budgets."""
+    """Return who resumed a run, with which answer and budgets."""
     parts = [] if data.get("answer") is None else [value_short(data["answer"])]
     parts += [
         f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()
@@ -243,9 +247,9 @@ def _describe_resumption(data: Mapping[str, Any]) -> str:
 
 
 def _describe_stop(data: Mapping[str, Any]) -> str:
-    """Return a stop's details, as a sentence's end.
+    """Return the end of a sentence about a stop.
 
-    They are: who stopped the run, why, and the round in doubt.
+    It says who stopped the run, why, and which round is in doubt.
     """
     return "".join(
         f", {name} {data[key]}"
@@ -255,9 +259,9 @@ def _describe_stop(data: Mapping[str, Any]) -> str:
 
 
 def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the signals and time of a run's wait.
+    """Return what a parked run waits for, in the form that ``parked_text`` reads.
 
-    They are read from its event. The result has the form that ``parked_text`` reads.
+    ``data`` is that of the event ``parked``.
     """
     until = str(data.get("until", ""))
     names = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
@@ -270,10 +274,9 @@ def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_whom(name: Any) -> str:
-    """Return a sentence's end with the person's name.
+    """Return the end of a sentence: who answered or sent a signal.
 
-    The person answered or sent a signal. The text is '' if the person is unknown. If a deadline
-    passed instead, it says that.
+    The text is '' if ``name`` is empty. If it is ``deadline``, no person answered in time.
     """
     return "" if not name else " (its deadline passed)" if name == "deadline" else f" by {name}"
 
@@ -299,7 +302,7 @@ def _asked(data: Mapping[str, Any]) -> str:
 
 
 def _added(lines: str) -> str:
-    """Return an event's budget additions as text. ``lines`` has one NAME MILLIONTHS each."""
+    """Return an event's added budgets as text. Each of ``lines`` is NAME MILLIONTHS."""
     pairs = (line.partition(" ") for line in lines.splitlines())
     return ", ".join(f"{amount(name, from_millionths(number))} {name}" for name, _, number in pairs)
 
@@ -310,7 +313,7 @@ def _cause(data: Mapping[str, Any]) -> str:
 
 
 def _read(text: Any) -> Any:
-    """Return the JSON value of an event's text.
+    """Return the JSON value in a text of an event.
 
     If the JSON was cut off, return its intact part. Any other value is returned unchanged.
     """

@@ -31,7 +31,7 @@ def money(dollars: float) -> str:
 
 
 def amount(name: str, value: float) -> str:
-    """Return a budget's amount as text, in its unit."""
+    """Return ``value`` of the budget ``name`` as text, in the budget's unit."""
     if name == "money":
         return money(value)
     if abs(value) >= EXACT:
@@ -103,7 +103,7 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
 
 
 def used_below(run: Run) -> str:
-    """Return the usage of runs below: ``3 runs, 900 tokens``. The text is '' for none."""
+    """Return what the runs below a run used: ``3 runs, 900 tokens``. The text is '' for none."""
     below = run.details.get("spent_below", {})
     runs = below.get("runs", 0)
     parts = [f"{figure(runs)} {'run' if runs == 1 else 'runs'}"] if runs else []
@@ -111,24 +111,25 @@ def used_below(run: Run) -> str:
 
 
 def used_in_tree(run: Run) -> str:
-    """Return the tokens and money of a run's tree."""
+    """Return the tokens and money that a run and all runs below it used, as text."""
     return used(sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]))
 
 
 def budget(name: str, limit: float, spent: float) -> str:
-    """Return a budget's spent part: ``tokens 8,200 of 10,000 (82 %)``."""
+    """Return how much of a budget is spent: ``tokens 8,200 of 10,000 (82 %)``."""
     return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
 
 
 def budgets(run: Run) -> list[str]:
-    """Return a text on each budget's spent part."""
+    """Return for each budget of a run how much of it is spent, as text."""
     return [budget(name, limit, have) for name, limit, have in accounts(run)]
 
 
 def totals(run: Run) -> list[tuple[str, float]]:
-    """Return short texts about a run's amounts and limits.
+    """Return what a run has spent, as pairs of a short text and a share.
 
-    Each text comes with the share of the limit that is spent, which is 0 without a limit.
+    There is one pair for each budget, and for spent tokens and money also without a budget. The
+    share is the part of the limit that is spent, or 0 without a limit.
     """
     spent = run.details.get("spent", {})
     limited = {name: (limit, spent_amount) for name, limit, spent_amount in accounts(run)}
@@ -174,7 +175,10 @@ def _seconds(run: Run) -> float:
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:
-    """Return a committed round's model, tokens and money. They are texts, read from its event."""
+    """Return a committed round's model, and its tokens and money, as texts.
+
+    ``data`` is that of the round's event. Unknown facts are left out.
+    """
     used_text = used_and_cached(data)
     return [
         *([str(data["model"])] if data.get("model") else []),

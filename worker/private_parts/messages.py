@@ -16,7 +16,7 @@ from kombu.transport import virtual
 
 
 class DecodedMessage(virtual.Message):  # type: ignore[misc]
-    """A message whose body may be decoded already, under ``content`` of its payload."""
+    """A kombu message whose payload may hold the decoded body, under ``content``."""
 
     def __init__(self, payload: Any, channel: Any = None, **options: Any) -> None:
         super().__init__(payload, channel=channel, **options)
@@ -24,10 +24,11 @@ class DecodedMessage(virtual.Message):  # type: ignore[misc]
 
 
 def forget_delivery(message: Any) -> bool:
-    """Make kombu forget that it delivered a message, so that it will not return it.
+    """Make kombu forget that it delivered a message, so that it will not requeue the message.
 
     Returns:
-        False if the transport keeps no record of the message. Only kombu's virtual transports do.
+        False if the transport has no record of the message. Only kombu's virtual transports keep
+        such records.
     """
     qos = getattr(message.channel, "qos", None)
     delivered = getattr(qos, "_delivered", None)
@@ -53,12 +54,15 @@ def set_request_attribute(request: Any, name: str, value: Any) -> None:
 
 
 def set_decoded_body(request: Any, payload: Any) -> None:
-    """Set the decoded body of a request, so that the tracer decodes none."""
+    """Set the decoded body of a request, so that Celery's tracer need not decode the body."""
     request._body, request._content_type, request._content_encoding = payload, None, None
     request._decoded = True
 
 
 def last_publish_function() -> Callable[..., Any]:
-    """Return the function that each message of a producer passes last. Tracers replace it."""
+    """Return kombu's last function through which each published message goes.
+
+    Tracing libraries replace it.
+    """
     function: Callable[..., Any] = Producer._publish
     return function

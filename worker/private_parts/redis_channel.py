@@ -22,10 +22,10 @@ else:
 
 
 class ReturningQoS(virtual.QoS):  # type: ignore[misc]
-    """Returns unacknowledged messages to their queues, if the server replies."""
+    """kombu's QoS that returns unacknowledged messages to their queues if the broker replies."""
 
     def answers(self) -> bool:
-        """Return whether the server replies now."""
+        """Return whether the Redis broker replies now."""
         raise NotImplementedError
 
     def dropped(self, messages: int) -> None:
@@ -34,8 +34,8 @@ class ReturningQoS(virtual.QoS):  # type: ignore[misc]
     def restore_unacked(self) -> list[Any]:
         """Return a worker's unacknowledged messages to their Redis queues.
 
-        kombu would wait for each message as long as the server is silent. Then it would write them
-        to a file. Here the result is always empty, and what cannot be returned is dropped.
+        While the broker is silent, kombu would wait for each message, and then write the messages
+        to a file. Here, messages that cannot be returned are dropped. The result is always empty.
         """
         self._flush()
         if not self._delivered:
@@ -50,22 +50,25 @@ class ReturningQoS(virtual.QoS):  # type: ignore[misc]
         return []
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Reject a received message, and return it to its queue only if the server replies."""
+        """Reject a received message. ``requeue`` it only if the Redis broker replies."""
         super().reject(delivery_tag, requeue and self.answers())
 
 
 class HookedChannel(KombuChannel):  # type: ignore[misc]
-    """Mixin of a Redis channel of kombu's, plain or Sentinel's."""
+    """Mixin for kombu's Redis channels, plain or Sentinel, with hooks for private methods."""
 
     #: The queues that the pending BRPOP names.
     _waits_for: frozenset[str] = frozenset()
 
     def popped(self, reply: Any) -> Any:
-        """Return a reply of BRPOP as kombu shall read it, or None for no message."""
+        """Return the reply of BRPOP that kombu shall read, or None for no message."""
         raise NotImplementedError
 
     def is_own(self, queue: str) -> bool:
-        """Return whether all messages of a queue are pushed to its list, and none is routed."""
+        """Return whether a queue is an own queue: one for rounds.
+
+        Perdure pushes all messages of such a queue to its Redis list. kombu routes none to it.
+        """
         raise NotImplementedError
 
     @cached_property  # type: ignore[untyped-decorator]
@@ -83,9 +86,9 @@ class HookedChannel(KombuChannel):  # type: ignore[misc]
         """Cancel the pending BRPOP when the last consumer stops.
 
         kombu would leave it pending, and a message popped now would stay with a worker that shuts
-        down until its last round is over. If a message of an own queue arrives in the moment in
-        which the connection closes, the sweep sends it again. Another message would be lost, so
-        kombu's behaviour is kept if the BRPOP names other queues as well.
+        down until its last round is over. If a message of an own queue arrives while the connection
+        closes, the sweep sends it again. A message of another queue would be lost, so kombu's
+        behaviour is kept if the BRPOP names other queues as well.
         """
         answer = super()._basic_cancel(consumer_tag)
         popping = self._in_poll
@@ -100,22 +103,22 @@ class HookedChannel(KombuChannel):  # type: ignore[misc]
     def _size(self, queue: str) -> int:
         """Return how many messages wait in a Redis queue.
 
-        It is one plain command. kombu would use a transaction, which a full server refuses.
+        This uses one plain command. kombu would use a transaction, which a full server refuses.
         """
         with self.conn_or_acquire() as client:
             return int(client.llen(queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        """Write kombu's binding of a queue to Redis, except for an own queue.
+        """Write kombu's binding of a queue to Redis, but not for a queue of rounds (``is_own``).
 
-        A full server would refuse the binding.
+        A full server would refuse the write.
         """
         if not self.is_own(queue):
             super()._queue_bind(exchange, routing_key, pattern, queue)
 
 
 class HookedSentinelChannel(redis.SentinelChannel):  # type: ignore[misc]
-    """kombu's Sentinel channel, over Sentinels and a pool of the subclass."""
+    """kombu's Sentinel channel, with a client and a connection pool that the subclass makes."""
 
     def sentinels(self) -> Any:
         """Return a client of all Sentinels. kombu closes it."""

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 
 class PrivatePart(NamedTuple):
-    """An attribute of a class of Celery or kombu that is no public interface.
+    """A private attribute of a class of Celery or kombu, on which Perdure relies.
 
     Attributes:
         owner: The class, as ``module:Class``.
-        name: The attribute.
-        use: The feature of Perdure that needs it, a key of ``USES``.
-        parameters: The parameters of a method; None for an attribute of instances.
+        name: The name of the attribute.
+        use: The feature of Perdure that needs the attribute, a key of ``USES``.
+        parameters: The parameters of a method. None for an attribute of instances.
     """
 
     owner: str
@@ -94,13 +94,13 @@ def changed_parts(use: str | None = None) -> list[PrivatePart]:
     """Return the parts that the installed Celery and kombu lack, or have with other parameters.
 
     Args:
-        use: Check only the parts of this use. None checks all.
+        use: The key of ``USES`` whose parts to check. None checks all parts.
     """
     return [part for part in PARTS if use in (None, part.use) and not _is_there(part)]
 
 
 def explained(parts: list[PrivatePart]) -> str:
-    """Return a sentence about changed parts: the versions, the names, and the effects."""
+    """Return a sentence about changed private parts: versions, names, and effects on a worker."""
     libraries = sorted({part.library for part in parts})
     versions = " and ".join(f"{library} {version(library)}" for library in libraries)
     names = ", ".join(map(str, parts))
@@ -120,7 +120,7 @@ def _is_there(part: PrivatePart) -> bool:
 
 
 def _is_set_by(owner: type, name: str) -> bool:
-    """Return whether a method of a class uses an attribute of this name."""
+    """Return whether any method of the class uses an attribute of this name."""
     methods: list[Any] = [method for cls in owner.__mro__ for method in vars(cls).values()]
     return any(
         isinstance(method, FunctionType) and name in method.__code__.co_names for method in methods

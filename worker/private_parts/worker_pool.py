@@ -1,4 +1,4 @@
-"""Celery's worker pools: the executor of threads, and results that were read in part.
+"""Celery's worker pools: the executor of the pool of threads, and half-read results of children.
 
 Private parts used: ``thread.TaskPool.executor``, which is not documented;
 ``prefork.TaskPool._pool`` and ``AsynPool._fileno_to_outq``.
@@ -20,11 +20,11 @@ class PartialResults:
     A child process writes each result to a pipe. The event loop (kombu's Hub) reads it with a
     generator, which waits between the parts. On a lost connection, Celery 5.7 resets the event
     loop, and the generator is lost. The next reader takes the middle of the result for the
-    beginning of another, and the worker ends with an UnpicklingError, or hangs.
+    beginning of another result, and the worker ends with an UnpicklingError, or hangs.
     """
 
     def __init__(self, hub: Any, pool: Any) -> None:
-        """Keep the results of a pool.
+        """Keep a pool's half-read results from now on.
 
         Args:
             hub: The event loop of the worker.
@@ -47,7 +47,7 @@ class PartialResults:
         self._read_on()  # for a worker that ends without another event loop
 
     def restore(self) -> None:
-        """Read the kept results on.
+        """Read the rest of the results that were half read when the event loop was reset.
 
         The pool must have registered its pipes with the event loop.
         """
@@ -63,9 +63,10 @@ class PartialResults:
 
 
 def replace_thread_executor(pool: Any, make: Callable[[], ThreadPoolExecutor]) -> None:
-    """Replace the executor of Celery's thread pool, which has no thread yet.
+    """Replace the executor of Celery's thread pool by the result of ``make``.
 
-    Other pools are left alone, and so is an executor that is not Celery's.
+    The pool must not have threads yet. Other pools are left alone, and so is an executor that is
+    not Celery's.
     """
     if type(getattr(pool, "executor", None)) is ThreadPoolExecutor:
         pool.executor.shutdown()

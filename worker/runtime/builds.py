@@ -1,7 +1,7 @@
 """The build of a flow: a short text that differs if the code of two workers differs.
 
-A run stores the build whose code made its last commit. If code does not fit the run, the build
-tells whether another worker's code may, and which worker has it
+A run stores the build whose code made its last commit. If a worker's code does not fit the run, the
+build shows whether another worker's code may fit, and which worker has that code
 (docs/internals/decisions/0073-a-run-waits-for-code-that-fits.md).
 """
 
@@ -22,8 +22,8 @@ from perdure.worker.runtime.process_facts import version
 
 #: Hexadecimal digits of a build that is a digest.
 DIGITS = 12
-#: Directories of packages that were installed. Their versions are part of an image, not of the
-#: code that is edited between two deployments.
+#: Names of directories of installed packages, which do not count for a build. Their versions are
+#: part of an image, not of the code that is edited between two deployments.
 INSTALLED = ("site-packages", "dist-packages")
 _VARIABLE = re.compile(r"(?:environ(?:\.get\(|\[)|getenv\()\s*[\"'](\w+)[\"']")
 
@@ -33,15 +33,15 @@ def builds_of(
 ) -> dict[str, str]:
     """Return the build of each flow, by name.
 
-    It is a digest of the flow's source files, of the environment variables that these name, and of
-    the version of Perdure. Call it when the flows are loaded, because the files may be replaced
-    while the worker runs.
+    A build is a digest of the flow's source files, of the environment variables that these files
+    name, and of the version of Perdure. Call this function when the flows are loaded, because the
+    files may be replaced while the worker runs.
 
     Args:
         flows: a factory for each flow, by name.
         modules: the modules that register flows. They count as the code of a flow whose own code
             has no known place, such as a graph or a YAML file.
-        given: the setting ``build``. It is then the build of every flow.
+        given: the setting ``build``, which is then the build of every flow. ``""`` if it is unset.
     """
     digests: dict[frozenset[Path], str] = {}
     builds = {}
@@ -64,7 +64,7 @@ def _digest_of(files: Iterable[Path]) -> str:
 
 
 def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
-    """Return a flow's source files."""
+    """Return a flow's source files, those of ``modules`` if the flow's own code has no place."""
     files: set[Path] = set()
     seen: set[str] = set()
     for module in _modules_of(flow) or modules:
@@ -75,7 +75,7 @@ def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
 
 
 def _modules_of(flow: Flow) -> list[str]:
-    """Return the modules with a flow's code. None are of Perdure."""
+    """Return the modules with a flow's code, without those of Perdure and of Python itself."""
     written = [*type(flow).__mro__, getattr(type(flow), "function", None)]
     names = (str(getattr(each, "__module__", "")) for each in written)
     return [name for name in dict.fromkeys(names) if _is_of_project(name)]
@@ -89,10 +89,10 @@ def _is_of_project(module: str) -> bool:
 
 
 def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
-    """Add the source files of a top-level module.
+    """Add the source files of the top-level module ``top`` to ``files``.
 
-    For a package, these are all its files. For a file, these are the file itself and those of its
-    imports. Installed packages are left out.
+    For a package, these are all its files. For a file, these are the file itself and the files of
+    the modules that it imports. Installed packages, and modules in ``seen``, are left out.
     """
     if top in seen:
         return
@@ -110,9 +110,9 @@ def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
 
 
 def _place_of(top: str) -> tuple[Path | None, list[Path]]:
-    """Return a module's source file, and a package's folders.
+    """Return the source file of a top-level module, and its folders if it is a package.
 
-    A package has folders with or without a file.
+    The file is None if there is none, as for some packages.
     """
     loaded = sys.modules.get(top)
     if loaded is not None:
@@ -135,7 +135,7 @@ def _is_installed(path: Path) -> bool:
 
 @lru_cache
 def _files_below(package: Path) -> frozenset[Path]:
-    """Return the source files of a package. An environment inside it is left out."""
+    """Return the source files of a package. A virtual environment inside it is left out."""
     files = (each for each in package.rglob("*.py") if each.is_file() and os.access(each, os.R_OK))
     return frozenset(each for each in files if not _is_installed(each))
 
@@ -146,9 +146,9 @@ def _changed_at(file: Path) -> int:
 
 @lru_cache(maxsize=4096)
 def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
-    """Return a file's digest and its environment variables.
+    """Return a file's digest, and the environment variables that its text names.
 
-    Its text names these variables.
+    ``_changed_at`` is part of the cache's key, so that a changed file is read again.
     """
     content = file.read_bytes()
     names = _VARIABLE.findall(content.decode("utf-8", "replace"))
@@ -157,7 +157,7 @@ def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def _imports(file: Path, _changed_at: int) -> frozenset[str]:
-    """Return the modules that a source file imports. Empty if it has no valid code."""
+    """Return the modules that a source file imports. Empty if the file has no valid code."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

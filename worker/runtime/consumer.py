@@ -1,4 +1,4 @@
-"""Celery's consumer, for an app with rounds alone."""
+"""Celery's consumer, changed for Perdure's own app, which runs nothing but rounds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RECONNECT = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
-    """Reconnects soon after an outage, and limits RabbitMQ's prefetch."""
+    """Celery's consumer that reconnects soon, and takes one message at a time in a solo worker."""
 
     class Blueprint(consumer.Consumer.Blueprint):  # type: ignore[misc]
         """Celery's steps without DelayedDelivery.
 
         For quorum queues Celery would declare 28 more queues, and as many exchanges, to delay tasks
-        with a countdown. A round that has to wait is in the due set, so Celery never delays one.
+        with a countdown. A round that has to wait is in the due set, so Celery never delays rounds.
         """
 
         default_steps = [  # noqa: RUF012 -- as Celery declares it
@@ -64,10 +64,10 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         return connected
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Wait two seconds after a refused connection.
+        """Wait two seconds after the broker has refused a connection.
 
-        Celery connects again afterwards. The password may be wrong, or the virtual host may not
-        exist. Celery alone would try again five times a second.
+        The password may be wrong, or the virtual host may not exist. Celery connects again after
+        the wait. Without it, Celery would try again five times a second.
         """
         super().on_connection_error_before_connected(exc)
         time.sleep(RECONNECT["interval_max"])

@@ -1,4 +1,4 @@
-"""Facts of this worker process for its announcement: version and memory."""
+"""Facts that a worker process announces with its heartbeats: version and memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-#: Maximum number of announced run ids. With more slots, the page of a run names its worker.
+#: Maximum number of run ids that a worker announces. The page of any run names the run's worker.
 MOST_HELD = 50
 
 
 @cache
 def version() -> str:
-    """Return the installed version of Perdure; '' if it runs from a source tree."""
+    """Return the installed version of Perdure, or '' if it runs from a source checkout."""
     try:
         return installed_version("perdure")
     except PackageNotFoundError:
@@ -22,12 +22,12 @@ def version() -> str:
 
 
 def resident_bytes() -> int | None:
-    """Return the memory of this process and its pool, in bytes.
+    """Return the memory of this process and its child processes, in bytes.
 
     Memory that processes share counts for each of them.
 
     Returns:
-        None on systems without ``/proc``.
+        The bytes, or None on systems without ``/proc``.
     """
     try:
         return _resident(os.getpid()) + sum(map(_resident, _children(os.getpid())))
@@ -36,7 +36,7 @@ def resident_bytes() -> int | None:
 
 
 def _children(pid: int) -> list[int]:
-    """Return a process's children. Empty if the system does not report them."""
+    """Return the ids of a process's children. Empty if the system does not report them."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return [int(each) for task in tasks for each in (task / "children").read_text().split()]
@@ -45,7 +45,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Return a process's resident bytes. 0 if it has just ended."""
+    """Return a process's resident bytes, or 0 if the process has just ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):

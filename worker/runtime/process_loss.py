@@ -13,8 +13,8 @@ from perdure.worker.store import StoreUnavailable
 
 logger = logging.getLogger("perdure.processes")
 
-#: Seconds in which a live worker claims a message that it has received: a hundred times the
-#: duration on an idle processor.
+#: Seconds in which a live worker claims the run of a message that it has received: a hundred times
+#: the duration on an idle processor.
 CLAIM_SECONDS = 0.25
 #: Maximum number of runs whose messages are checked. A process receives no more messages than it
 #: has threads.
@@ -22,14 +22,12 @@ MOST = 200
 
 
 def release_after_death(engine: Runtime, pid: int) -> list[str]:
-    """Release a dead worker process's leases, and requeue its rounds.
+    """Release the leases of a dead worker process of this machine, and requeue its rounds.
 
-    The process was one of this machine.
-
-    If the server is away, the sweep does this once the leases have lapsed.
+    If the state server does not answer, the sweep does this once the leases have lapsed.
 
     Returns:
-        The ids of the runs that the process held.
+        The ids of the runs whose leases were released.
     """
     store = engine.store
     name = process_name(pid)
@@ -57,10 +55,10 @@ def release_after_death(engine: Runtime, pid: int) -> list[str]:
 
 
 def _send_again(engine: Runtime) -> None:
-    """Send the messages again that a dead process received.
+    """Send the messages again that a dead process had received and not yet claimed.
 
-    It had not claimed them, so no lease shows which these are. Live workers get a moment to
-    claim their received messages. If one takes longer, its message is sent twice.
+    No lease shows which messages these are. So live workers get a moment to claim the messages that
+    they have received. If a worker takes longer, its message is sent twice.
     """
     before = engine.store.lists.passed()
     if not before:

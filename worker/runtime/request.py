@@ -1,4 +1,4 @@
-"""RoundRequest: a pool's round as the worker's main process sees it."""
+"""RoundRequest: Celery's record, in the worker's main process, of a round in the pool."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DEATHS = (WorkerLostError, Terminated, SystemExit, KeyboardInterrupt)
 
 
 class RoundRequest(Request):  # type: ignore[misc]
-    """A Celery request of one of the two tasks.
+    """A Celery request for a round, which is one of Perdure's two tasks.
 
-    If its child process dies, the lease is released at once.
+    If the round's child process dies, the round's lease is released at once.
     """
 
     acknowledged: bool
@@ -27,8 +27,8 @@ class RoundRequest(Request):  # type: ignore[misc]
     def revoked(self) -> bool:
         """Return False: Celery must never discard a round as revoked.
 
-        The sweep of another worker would send it again with the same id, and Celery would discard
-        it again. So its run would never continue.
+        The sweep would send the round's message again with the same id, and Celery would discard it
+        again. So the run would never continue.
         """
         return False
 
@@ -62,15 +62,12 @@ class RoundRequest(Request):  # type: ignore[misc]
             sweeper.release_dead_lease(run_id, epoch, step, self.worker_pid)
 
     def give_back(self) -> None:
-        """Return a not-begun round's message to its queue.
-
-        Another worker then takes it.
-        """
+        """Return the message of a round that has not begun to its queue, for another worker."""
         self.reject(requeue=True)
 
 
 def in_flight() -> list[RoundRequest]:
-    """Return the requests of the rounds that the pool runs."""
+    """Return the requests of the rounds that this worker's pool runs now."""
     # A copy, made in one step: the worker's main thread keeps changing the original.
     requests = list(state.requests.values())
     return [
@@ -81,7 +78,7 @@ def in_flight() -> list[RoundRequest]:
 
 
 def give_back_not_begun() -> None:
-    """Return each round that has not begun to other workers."""
+    """Give back all received rounds that have not begun, so that other workers run them."""
     for request in list(state.reserved_requests):
         if isinstance(request, RoundRequest) and request.time_start is None:
             request.give_back()

@@ -1,7 +1,7 @@
 """The runtime: everything that one process needs to run rounds. A Celery app with Perdure has one.
 
-It also ends the pool's child processes when their worker is gone. Linux ends them itself; elsewhere
-they would wait for ever.
+It also ends the pool's child processes when their worker is gone. Linux ends them itself. On other
+systems they would wait for ever.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("perdure.worker")
 
-#: The exit code of a child that ended in good order and is to be replaced, for Celery's pool
-#: (billiard.pool.EX_RECYCLE).
+#: The exit code by which Celery's pool knows that a child process ended in good order and must be
+#: replaced (billiard.pool.EX_RECYCLE).
 EX_RECYCLE = 0x9B
 
 
 class Runtime(AppConnection):
-    """The parts of a worker, built when first used.
+    """The parts of a worker process, each built on first use.
 
-    Its arguments are those of `AppConnection`.
+    The arguments are those of `AppConnection`.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Runtime(AppConnection):
         super().__init__(app, settings, sources, owns_app)
         self.name = process_name()
         self.drain = Drain()
-        #: The process that receives the messages, once this is a worker. Its children recognize by
-        #: it that they are children.
+        #: The id of the worker's main process, which receives the messages. None before a worker
+        #: starts. In a child process of the pool, it differs from the own process id.
         self.worker_pid: int | None = None
-        #: In a worker: the queues of its set of flows, which it consumes beside the common ones.
+        #: In a worker: the queues of its set of flows, consumed beside those of all workers.
         self.own_queues: list[str] = []
         #: In a worker: its sweeper.
         self.sweeper: Sweeper | None = None
-        #: In a worker with rules for notifications: the thread that sends them.
+        #: In a worker: the threads of features, such as the sender of notifications.
         self.background: list[Background] = []
         #: In a worker whose commits prefetch: the delivery of the prefetched messages.
         self.fast: Delivery | None = None
@@ -80,9 +80,9 @@ class Runtime(AppConnection):
 
     @cached_property
     def flows(self) -> Mapping[str, Callable[[], Flow]]:
-        """The flows that this worker runs: a factory for each, by name.
+        """The flows that this worker runs: a factory for each, by flow name.
 
-        Flows that run the submitter's shell commands are included only if they are enabled.
+        Flows that run shell commands of a run's submitter are included only if they are enabled.
         """
         self.find_flows()
         return {
@@ -93,7 +93,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def disabled(self) -> list[str]:
-        """Flows with shell commands that are not enabled here, by name."""
+        """The names of flows with shell commands that this worker's settings do not enable."""
         self.find_flows()
         return [
             name
@@ -103,7 +103,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def lacking(self) -> dict[str, str]:
-        """Flows that cannot run here, by name, with the reason as a sentence."""
+        """Why flows cannot run in this worker: a sentence for each, by flow name."""
         self.find_flows()
         sentences = {name: registry.make(name).missing for name in registry.registered()}
         return {name: sentence for name, sentence in sentences.items() if sentence is not None}
@@ -158,18 +158,18 @@ class Runtime(AppConnection):
 
     @cached_property
     def builds(self) -> Mapping[str, str]:
-        """The builds of the flows, by name. Workers with different code have different ones."""
+        """The build of each flow, by flow name. It differs between workers with different code."""
         return builds_of(self.flows, self.settings.flow_modules, self.settings.build or "")
 
     @cached_property
     def callbacks(self) -> Callbacks:
-        """The publisher of ended runs' callbacks (``on_end``)."""
+        """The publisher of the callbacks (``on_end``) of runs that have ended."""
         return Callbacks(self.app, self.store, self.owns_app)
 
     def _lingers(self, lease: Lease) -> None:
-        """Log a round that was cancelled but does not return.
+        """Log a round that was cancelled but does not return. ``lease`` is the round's.
 
-        If it has a process of its own, that process ends, so that its slot becomes free.
+        If the round has a process of its own, that process ends, so that its slot becomes free.
         """
         alone = self.worker_pid not in (None, os.getpid())
         what = (
@@ -186,7 +186,7 @@ class Runtime(AppConnection):
             os._exit(EX_RECYCLE)
 
     def abandon(self) -> None:
-        """Release this ending worker's leases, so that others requeue its rounds."""
+        """Release this ending worker's leases, so that other workers requeue its rounds."""
         from perdure.worker.runtime.request import in_flight
 
         # A connection of its own: this may run in a signal handler, in the middle of anything.
@@ -208,7 +208,7 @@ class Runtime(AppConnection):
     def new_sweeper(self, role: str, pool: str, concurrency: int) -> Sweeper:
         """Build a sweeper: a thread that requeues overdue runs and announces this worker.
 
-        The announcement has this role, pool and number of slots.
+        ``role``, ``pool`` and ``concurrency`` (the number of slots) are for the announcement.
         """
 
         # Only workers import this much of Celery.
@@ -264,7 +264,7 @@ class Runtime(AppConnection):
 
 
 def engine_of(celery_app: Celery) -> Runtime:
-    """Return the runtime that ``perdure.install`` put on an app.
+    """Return the runtime that ``perdure.install`` or ``make_app`` put on a Celery app.
 
     Raises:
         InvalidSettings: ``install`` was not called.
@@ -282,10 +282,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 def watch_parent(engine: Runtime) -> Any:
-    """Return a receiver that ends orphaned pool processes.
+    """Return a receiver that ends a pool process when its worker has ended.
 
-    The parent of such a process, the worker, has ended. The receiver is for Celery's
-    ``worker_process_init``. The pool solo sends this signal too, from a process that is no child.
+    The receiver is for Celery's signal ``worker_process_init``. The pool solo sends this signal
+    too, from a process that is no child.
     """
 
     def started(**_: Any) -> None:

@@ -26,10 +26,10 @@ QUIET = {"fsync", "maxmemory"}
 
 
 def why_no_rounds(engine: Runtime) -> str | None:
-    """Return why a user's app must not run rounds.
+    """Return why workers of a user's app must not run rounds, or None if they may.
 
-    None if its worker may. The doctor's checks decide this. A state server that does not answer is
-    not judged. The app's own tasks run in either case.
+    The doctor's checks decide this. If the state server does not answer, the result is None. The
+    app's own tasks run in either case.
     """
     try:
         findings = examine(engine)
@@ -53,8 +53,8 @@ def why_no_rounds(engine: Runtime) -> str | None:
 def check_before_start(engine: Runtime) -> None:
     """Run the doctor's checks before a worker starts.
 
-    The process ends if a check refuses. A server that does not answer is not judged. The worker
-    then waits for it as usual.
+    The process ends if a check refuses. If the state server does not answer, the worker starts, and
+    waits for the server as usual.
 
     Raises:
         SystemExit: Exit code 1, because a finding is ``refused``.

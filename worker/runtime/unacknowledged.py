@@ -1,4 +1,4 @@
-"""Messages of rounds that a lost Redis broker connection delivered."""
+"""Unacknowledged messages of rounds after a lost connection to a Redis broker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ logger = logging.getLogger("perdure.processes")
 
 
 def forget_when_connection_is_lost(consumer: Any) -> None:
-    """Make a worker forget unacknowledged messages of a lost connection.
-
-    These are messages of rounds that the connection to the broker delivered.
+    """Make a worker forget unacknowledged messages of rounds when it loses its broker connection.
 
     A round's message is acknowledged when the round is over. kombu 5.7 tries to return such a
     message while it closes the lost connection, fails with an AttributeError, and the worker ends.
-    The acknowledgement on the closed channel fails in the same way. No round needs either: if its
-    worker dies, the sweep sends the message again. Messages of the app's own tasks are left alone.
+    The acknowledgement on the closed channel fails in the same way. Rounds need neither of the two:
+    if a worker dies, the sweep sends the message again. Messages of the app's own tasks are left
+    alone.
     """
     lost = consumer.on_connection_error_after_connected
 

@@ -1,7 +1,7 @@
-"""Rounds in a Celery worker: the tasks, and the step with the sweeper.
+"""Rounds in a Celery worker: the tasks, and the worker step that starts the sweeper.
 
-Nothing is read when they are installed: neither the app's configuration nor a server. Only worker
-processes declare the queues of rounds, so a publisher with the app is not affected.
+Their installation reads neither the app's configuration nor a server. Only worker processes declare
+the queues of rounds, so a process that only publishes with the app is not affected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ rounds_logger = logging.getLogger("perdure.rounds")
 
 
 def add_tasks(app: Celery, engine: Runtime) -> None:
-    """Register the tasks of controllers' and executors' rounds."""
+    """Register the two Celery tasks that run the rounds of controllers and executors."""
 
     def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
         # worker/runtime/fast/request.py sets it, if this worker has a fast path.
@@ -87,13 +87,13 @@ def exempt_from_time_limits(app: Celery) -> None:
 logger = logging.getLogger("perdure.install")
 
 #: Seconds between two checks for dead child processes. Celery learns of a death at once, but mostly
-#: a moment before the process can be waited for. It then checks again only after 5 seconds, in
-#: which neither its round nor its slot is free.
+#: a moment before the process can be waited for. It then checks again only after 5 seconds. Until
+#: then the dead child keeps its round and its slot.
 CHECK_CHILDREN_SECONDS = 0.2
 
 
 def install_rounds(engine: Runtime) -> None:
-    """Add tasks, a worker step and signal receivers to an app."""
+    """Add Perdure's tasks, worker step and signal receivers to the runtime's Celery app."""
     app = engine.app
     add_tasks(app, engine)
     app.steps["worker"].add(PerdureStep)
@@ -109,8 +109,8 @@ def install_rounds(engine: Runtime) -> None:
 def _declare_queues(instance: Any, **_: Any) -> None:
     """Declare the queues of rounds in a worker process.
 
-    Celery then reads ``-Q`` and ``-X``, which may name these queues. Without these options the
-    worker consumes all of them.
+    Afterwards Celery reads ``-Q`` and ``-X``, which may name these queues. Without these options
+    the worker consumes all of them.
     """
     engine = getattr(instance.app, "perdure", None)
     if not isinstance(engine, Runtime):
@@ -124,7 +124,7 @@ def _declare_queues(instance: Any, **_: Any) -> None:
 
 
 def _write_stats_of(engine: Runtime) -> Callable[..., None]:
-    """Return a receiver that writes an ending process's metrics."""
+    """Return a signal receiver that writes the round metrics of an ending pool process."""
 
     def write(**_: Any) -> None:
         # Without a state server the worker has run no rounds, and has logged that at its start.
@@ -140,10 +140,7 @@ def _close_lifespans(**_: Any) -> None:
 
 
 def _flush_spans(**_: Any) -> None:
-    """Send the last trace spans of an ending pool process.
-
-    Nothing else would send them.
-    """
+    """Send the last trace spans of an ending pool process, which would be lost otherwise."""
     flush()
 
 
@@ -157,7 +154,7 @@ def _roles(app: Celery, engine: Runtime) -> list[str]:
 
 
 class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Step of a Celery worker that starts and ends the sweeper.
+    """Step of a Celery worker that starts and stops the sweeper and prefetch.
 
     A worker that shuts down remains announced, as draining, until its last round is over.
     """
@@ -173,8 +170,8 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def include_if(self, parent: Any) -> bool:
         """Return whether this Celery worker runs rounds.
 
-        If not, the queues of rounds are removed from the app, since Celery acts on the quorum
-        queues that it knows.
+        If it runs none, the queues of rounds are removed from the app, since Celery acts on the
+        quorum queues that it knows.
         """
         if _roles(parent.app, self._engine) and self._may_play():
             return True
@@ -185,7 +182,7 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         return False
 
     def _may_play(self) -> bool:
-        """Return whether the doctor's checks permit rounds here.
+        """Return whether the doctor's checks permit rounds in this worker.
 
         If they do not, a worker of Perdure's own app ends. A worker of a user's app runs only
         the app's own tasks.
@@ -207,7 +204,7 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def create(self, parent: Any) -> None:
         """Prepare a worker for rounds before its pool starts.
 
-        It gets its queues and time limits.
+        The worker consumes the queues of its flow set, and its time limits do not apply to rounds.
         """
         self._engine.worker_pid = os.getpid()  # before the pool forks
         if self._engine.owns_app:
@@ -217,9 +214,9 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             exempt_from_time_limits(parent.app)
 
     def _consume_own(self, parent: Any) -> None:
-        """Make the worker consume its flow set's queues too.
+        """Make the worker also consume the queues of its flow set.
 
-        Nothing changes if its login may not.
+        Nothing changes if the worker's login at the broker may not use these queues.
         """
         amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(self._engine.given.prefix)
         own = [
@@ -238,7 +235,7 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._engine.own_queues = own
 
     def start(self, parent: Any) -> None:
-        """Start the worker's sweeper and, if possible, prefetch."""
+        """Start the sweeper, the threads of features and, if possible, prefetch in this worker."""
         signals.worker_shutting_down.connect(self._drain)
         # Sent when the pool has ended, after `stop`.
         signals.worker_shutdown.connect(self._leave, sender=parent)
@@ -258,12 +255,11 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         )
 
     def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
-        """Switch prefetch on if this process can use it.
+        """Switch prefetch on if this worker can use it. ``lists`` are its queues of rounds.
 
-        The process must run its rounds, and consume no other queues.
-
-        Prefetched rounds would delay messages of other queues. Prefetch also needs the setting
-        ``fetch``, and the broker on the state server.
+        Rounds must run in this process (pool threads or solo), the broker must be the state server,
+        and the setting ``fetch`` must be on. The worker must consume queues of rounds only, since
+        prefetched rounds would delay messages of other queues.
         """
         own = self._engine.own_queues
         pool, alone = (
@@ -283,9 +279,8 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def register_with_event_loop(self, parent: Any, hub: Any) -> None:
         """Set up the event loop of a prefork worker.
 
-        It is called at the worker's start, and after a lost connection. The worker checks for dead
-        child processes more often than Celery does, and goes on with results that it has read in
-        part.
+        Celery calls this at the worker's start, and after a lost connection. The worker then checks
+        for dead child processes more often than Celery does, and reads on half-read results.
         """
         if _pool_name(parent) == "prefork":
             if self.partial_results is None:
@@ -296,7 +291,7 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
 
     def close(self, parent: Any) -> None:
-        """Stop prefetching, and return rounds that have not begun.
+        """Stop prefetching, and give rounds that have not begun to other workers.
 
         The event loop has ended, but the consumer still knows the received messages. After this
         Celery waits for the last round.

@@ -69,8 +69,8 @@ def hint(url: str, error: Exception) -> str:
 #: With the backoff below that takes about two seconds. Then the caller decides.
 RESENDS = 8
 BACKOFF_CAP, BACKOFF_BASE = 0.5, 0.02
-#: Seconds without a reply until the connection is closed. Longer than any of our scripts runs, and
-#: longer than a server waits for a slow fsync.
+#: Seconds without a reply until the connection is closed. Longer than any of Perdure's scripts
+#: runs, and longer than a server waits for a slow fsync.
 SOCKET_TIMEOUT = 5.0
 #: No limit, since each reading thread holds one connection and the threads are limited. With
 #: redis-py's own limit of 100, further reads would fail.
@@ -188,7 +188,7 @@ def refusal_text(url: str, error: Exception, code: str) -> str:
 def _reply(error: Exception) -> str:
     """Return a server's error reply.
 
-    For a command in a pipeline, redis-py writes the command in front of it.
+    For a command in a pipeline, redis-py writes the command in front, which is removed here.
     """
     return str(error).rpartition(" of pipeline caused error: ")[2]
 

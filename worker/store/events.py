@@ -86,7 +86,7 @@ class EventReads(StorePart):
     def newest(
         self, run_id: str, count: int, names: Sequence[str]
     ) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
-        """Return a run's newest events and some fields.
+        """Return a run's newest events, and some fields of its hash.
 
         The events come newest first, at most ``count``. Fields in ``names`` that the run does not
         have are left out.

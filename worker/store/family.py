@@ -1,4 +1,4 @@
-"""The child runs of a run: their start, their groups, and their ends."""
+"""The child runs of a run: their start, their groups, and how they ended."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Family(StorePart):
         most: int = 16,
         ended: int = 0,
     ) -> ChildrenStep:
-        """Reconcile some children, and return the next step.
+        """Reconcile some children of a run, and return the next step.
 
-        reconcile_children.lua looks at a slice of them. It stops or continues each child to match
-        the run, and delivers ends that were not delivered.
+        reconcile_children.lua looks at a slice of the children. It stops or continues each child to
+        match the run, and reports ended children to the run if that is still to be done.
 
         Args:
-            walk: of the step before, to continue it.
-            start: of the step before: the place to continue at.
+            walk: ``walk`` of the previous step, to continue it.
+            start: ``start`` of the previous step: the place to continue at.
             most: number of children to look at.
             ended: number of ended children to skip, beside these.
         """
@@ -170,7 +170,7 @@ class Family(StorePart):
         )
 
     def held(self, run_id: str, nonce: str, group: str) -> list[tuple[str, str]]:
-        """Return the held children of a group, with status.
+        """Return the held children of a group: ids and statuses.
 
         A person has to continue them.
         """

@@ -105,9 +105,9 @@ class FleetRecords(StorePart):
 
         Args:
             every: do nothing if the last sweep was less than this time ago.
-            alive: a worker whose last announcement is younger counts as alive.
+            alive: a worker counts as alive if its last announcement is younger than this.
             lengths: number of messages in each queue of another broker. Empty: the broker does not
-            answer.
+                answer.
             made: epoch, step and message of each run that an earlier sweep reported as ``unmade``,
                 by id.
             soon: runs to examine before they are due.

@@ -1,4 +1,4 @@
-"""Reports of a server, and a search for damage.
+"""Reports of a state server, and a search for damage.
 
 The reports are configuration, INFO and clock. A report that this user may not read is absent, not
 an error. Damage means unreadable runs, and shared keys of a wrong type. This module only reads.
@@ -95,19 +95,19 @@ ANNOUNCED = 10
 
 @dataclass(frozen=True)
 class Inspection:
-    """The reports of a server.
+    """The reports of a state server.
 
     Attributes:
         config: its settings by name. A setting that this user may not read is absent.
         info: its INFO; None if this user may not read it.
-        skew: how many ms its clock is ahead of ours, at least; 0 if the difference is within the
-            time that the exchange took.
+        skew: how many ms its clock is ahead of this machine's, at least; 0 if the difference is
+            within the time that the exchange took.
         dead_letters: the number of dead letters; None if they cannot be counted.
         damage: the result of find_damage; None if this user may not read the runs.
         handovers: how each worker publishes messages, by its name, if it announced itself in the
             last ``ANNOUNCED`` seconds.
-        refuses: the refusal of all writes and the advice, as two sentences; None if it
-            takes writes.
+        refuses: the refusal of all writes and the advice, as two sentences; None if it takes
+            writes.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def inspect(
     contents: bool = True,
     settings: bool = True,
 ) -> Inspection:
-    """Ask the server for configuration, INFO, clock and damage.
+    """Ask a state server for configuration, INFO, clock and damage.
 
     It is asked once, without retries. A report that this user may not read is absent from the
     result.
@@ -135,7 +135,7 @@ def inspect(
     Args:
         timeout: seconds for each answer.
         local_time: this machine's clock, in seconds since 1970.
-        contents: whether to read our keys too.
+        contents: whether to read Perdure's keys too.
         settings: whether to read the server's settings too. INFO has most of them, and more users
             may read INFO.
 

@@ -172,9 +172,9 @@ class Keys:
         """Key of the hash of counters of all runs.
 
         It has ``LIST:pushed`` and ``LIST:cursor`` for each list, and the newest token. For the
-        sweep it has its last time, the last silence, and how far leases were searched (``peeked``,
-        a position in the due set). The transitions' counts are fields ``WHAT:WORD:FLOW``
-        (parts/counters.lua).
+        sweep it has the time of the last one, the last time without sweeps, and how far leases were
+        searched (``peeked``, a position in the due set). The transitions' counts are fields
+        ``WHAT:WORD:FLOW`` (parts/counters.lua).
         """
         return f"{self.prefix}:queues"
 
@@ -208,7 +208,7 @@ class Keys:
         return f"{self.prefix}:hooks:key"
 
     def of_feature(self, feature: str, part: str) -> str:
-        """Return the key of one part of what a feature keeps (worker/features)."""
+        """Return the key of one part of a feature's stored data (worker/features)."""
         return f"{self.prefix}:{feature}:{part}"
 
     def sign_in(self, digest: str) -> str:
@@ -274,9 +274,9 @@ class Keys:
         return last.startswith(OF_SET) and base in self.queue_names
 
     def line(self, queue: str) -> str:
-        """Return the key of runs waiting in a queue.
+        """Return the key of the runs that the sweep saw waiting in a queue.
 
-        The sweep saw them there. It is a sorted set. The score is the number of the run's message.
+        It is a sorted set. The score is the number of the run's message.
         """
         return f"{self.prefix}:line:{role_of(queue)}"
 
@@ -298,7 +298,7 @@ class Keys:
         return self.due, self.queues, *map(self.index, INDEXES), self.paused, *self.queue_names
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
-        """Return a run transition's Redis keys, as in run.lua."""
+        """Return a run transition's Redis keys, in the order of parts/run.lua."""
         first = self._of_a_round(run_id)
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else first[0]
         return [*first, idem, *self.shared]
@@ -309,7 +309,7 @@ class Keys:
         return run, f"{run}:memory", f"{run}:events", f"{run}:artifacts"
 
     def of_topic(self, name: str) -> list[str]:
-        """Return the topic script's Redis keys, as in run.lua."""
+        """Return the topic script's Redis keys, in the order of parts/run.lua."""
         return [*[self.topic(name)] * 5, *self.shared]
 
     def of_stay(self, run_id: str) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.worker.store.fence import Fence
     from perdure.worker.store.transitions import Store
 
-#: Entries that a run's stream keeps; the server may keep somewhat more.
+#: Entries that a run's stream keeps. The server may keep somewhat more.
 MOST_ENTRIES = 2_000
 #: Milliseconds after the last entry when the stream expires.
 KEPT_MS = 3_600_000
@@ -28,7 +28,7 @@ Entry = tuple[str, dict[str, str]]
 
 
 class LiveTextRecords:
-    """The live text in a store."""
+    """Writes and reads of the live text of runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -73,10 +73,9 @@ def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueL
 def queues_of_sets(
     keys: Keys, workers: Iterable[WorkerInfo], now: float, heartbeat_seconds: float
 ) -> dict[str, str]:
-    """Return the consumed queues of flow sets, with roles.
+    """Return the queues of flow sets that live workers consume, each with its role.
 
-    A live worker consumes each. If none consumes a queue, the sweep pushes its messages to the
-    role's queue.
+    If no worker consumes such a queue, the sweep pushes its messages to the role's queue.
     """
     return {
         name: role
@@ -215,7 +214,7 @@ def idempotency_key(store: Store, run_id: str) -> str | None:
 
 
 def _is_of(store: Store, key: str, run_id: str) -> bool:
-    """Return whether a Redis key maps to this run."""
+    """Return whether ``key``, the Redis key of an idempotency key, belongs to this run."""
     return store.redis.type(key) == "string" and str(store.redis.get(key)).endswith(f" {run_id}")
 
 
@@ -227,7 +226,7 @@ LOOKS = 5
 
 
 def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) -> RunSnapshot | None:
-    """Return a run's snapshot with surroundings.
+    """Return a snapshot of a run with its surroundings.
 
     None if there is no such run.
 
@@ -244,8 +243,8 @@ def look_at_all(
 
     They come in the order of ``run_ids``. A run's surroundings are its queue, its due time, the
     workers and the pause of its flow. Runs that do not exist are left out. Three exchanges read
-    them all; one more reads the runs that changed meanwhile, and some read each run that waits for
-    children.
+    them all. Runs that changed meanwhile take one more, and each run that waits for children takes
+    some.
 
     Args:
         lengths: the queue lengths on another broker. Empty: the broker does not answer.
@@ -287,7 +286,7 @@ def _damaged(store: Store, run_id: str, what: str) -> RunSnapshot:
 def _read(
     store: Store, known: Mapping[str, Mapping[str, str]], lengths: Mapping[str, int] | None
 ) -> dict[str, tuple[RunSnapshot, bool]]:
-    """Return each run's snapshot, and whether it changed meanwhile.
+    """Return each run's snapshot, and whether the run changed during the read.
 
     Args:
         known: the runs' hashes from an earlier read.
@@ -397,7 +396,7 @@ def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnaps
 
 
 def is_below(store: Store, run_id: str, ancestor: str) -> bool:
-    """Return whether a run is below another one."""
+    """Return whether a run is below the run ``ancestor`` in its tree."""
     seen: set[str] = set()
     while run_id not in seen:
         seen.add(run_id)

@@ -1,6 +1,6 @@
-"""Metrics on the server: the totals that workers add up, and one read of everything a scrape needs.
+"""Metrics on the state server: totals that workers add up, and one read for a scrape.
 
-The cost of a read does not depend on the number of runs.
+The cost of the read does not depend on the number of runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ logger = logging.getLogger("perdure.metrics")
 
 @dataclass(frozen=True)
 class MetricsRead:
-    """A reading of the server's metrics, with times in ms of its clock.
+    """A reading of the state server's metrics. Times are in ms of its clock.
 
     Attributes:
-        queues: the hash of that name, with the transitions' counts (parts/counters.lua).
-        rounds: the totals of the workers, by field.
+        queues: the fields of ``Keys.queues``, with the transitions' counts (parts/counters.lua).
+        rounds: the totals over rounds that workers add up, by field of ``Keys.metrics``.
         listed: the number of runs in each index.
         due: the number of runs in the due set.
-        first_due: when the first run in the set is due; None if the set is empty.
+        first_due: when the first run in the due set is due; None if the set is empty.
         lengths: the length of each broker list.
         heads: for each list that is not empty, the message that is consumed next.
         workers: name, last heartbeat and announcement (JSON) of each worker.
@@ -56,7 +56,7 @@ class MetricsRead:
 
 
 class MetricRecords:
-    """The metrics in a store."""
+    """Writes and reads of the metrics on the state server."""
 
     def __init__(self, store: StoreConnection) -> None:
         self._store = store
@@ -95,9 +95,9 @@ class MetricRecords:
         return now if now is not None else int(time.time() * 1000)
 
     def memory(self) -> tuple[int, int] | None:
-        """Return the server's used memory and limit in bytes.
+        """Return the state server's used memory and its limit, in bytes.
 
-        A limit of 0 is none.
+        A limit of 0 means that there is no limit.
 
         Returns:
             None if the server does not let this user read its INFO, or does not report them.

@@ -30,11 +30,10 @@ class Queries(StorePart):
     def listed(
         self, index: str, limit: int, after: str | None = None, oldest_first: bool = False
     ) -> list[tuple[str, float]]:
-        """Return a page of an index with times (ms).
-
-        The ids come newest first.
+        """Return a page of an index: run ids with times (ms), newest first.
 
         Args:
+            index: the name of the index.
             after: a cursor ``score:id``; the listing begins just behind it.
             oldest_first: list in the opposite order.
         """
@@ -131,7 +130,7 @@ class Queries(StorePart):
         """Return queued runs whose message probably left its queue.
 
         No worker has claimed them. The message's number is not above that of the newest claimed
-        message, or the queue is empty. Within milliseconds a worker claims such a round, or its
+        message, or the queue is empty. If no worker claims such a round within milliseconds, its
         message is lost. A message that was put back at the queue's head is included.
 
         Returns:
@@ -204,11 +203,11 @@ class Queries(StorePart):
             return sum(pipe.execute())
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return the numbers of ended runs over time.
+        """Return the numbers of runs that completed and that errored, over time.
 
-        They completed or errored in equal parts of the last ``seconds``, the oldest part first.
-        Child runs count too. The cost does not depend on the number of runs: each part is two
-        counts in a sorted set.
+        The last ``seconds`` are divided into ``buckets`` equal parts, the oldest first. Child runs
+        count too. The cost does not depend on the number of runs: each part is two counts in a
+        sorted set.
         """
         now = self._store.time()
         edges = [now - seconds * 1000 * (buckets - number) // buckets for number in range(buckets)]

@@ -34,8 +34,7 @@ class RunFields(StorePart):
     def holds(self, run_id: str, token: str, claim: str) -> bool:
         """Return whether a claim still permits its round.
 
-        It must hold the run's lease, and no stop may have been requested. Its token and its id
-        name it.
+        The claim with this token and id must hold the run's lease, and no stop may be requested.
         """
         names = ("phase", "token", "claim_id", "stop_current_execution")
         with self._store._answered():
@@ -45,7 +44,7 @@ class RunFields(StorePart):
         return phase == "leased" and held == [token, claim] and stop != "stop_requested"
 
     def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
-        """Return the packed turns of a run's history.
+        """Return turns of a run's history, as stored texts.
 
         They are those from ``start`` up to, but not including, ``stop``. The default is all turns.
         """

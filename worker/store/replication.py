@@ -30,9 +30,9 @@ ACKNOWLEDGED = frozenset(
 
 @dataclass(frozen=True)
 class Replication:
-    """The replicas that must have a write.
+    """How many replicas must have a client's write.
 
-    ``seconds`` is the longest time that a client waits for them. 0 replicas: it does not wait.
+    ``seconds`` is the longest time that the client waits for them. 0 replicas: it does not wait.
     """
 
     replicas: int = 0

@@ -18,8 +18,8 @@ class Claim(NamedTuple):
 
     Times are in ms of the server's clock. ``carried_over`` marks a claim that a commit renewed for
     a run with affinity to this worker. Its ``fields`` are those that the caller itself committed a
-    moment ago. They were not read again. ``waited_for`` has the texts that may have ended the wait
-    of the run's step (``waited_for`` in parts/grant.lua).
+    moment ago. They were not read again. ``waited_for`` has the signals and ended children that may
+    have ended the wait of the run's step (``waited_for`` in parts/grant.lua).
     """
 
     token: str
@@ -45,9 +45,9 @@ class Claim(NamedTuple):
 class PrefetchRequest(NamedTuple):
     """A commit's request for the next message.
 
-    The commit takes it from the first queue of ``lists`` that has one. The same script claims the
-    message's round, as ``store.rounds.claim`` would. ``claim`` is an id made for this commit alone.
-    A commit that is sent again must send the same id.
+    The commit takes the message from the first queue of ``lists`` that has one. The same script
+    claims the message's round, as ``store.rounds.claim`` would. ``claim`` is an id made for this
+    commit alone. A commit that is sent again must send the same id.
     """
 
     lists: Sequence[str]
@@ -93,7 +93,7 @@ class CommitReply(NamedTuple):
         word: the word of commit_round.lua.
         detail: the result of the commit, or the damaged key or field.
         prefetched: the message that the same write popped for this worker.
-        follow_ups: ids of runs whose children the caller may look after at once.
+        follow_ups: ids of runs with follow-ups for their children, which the caller may do at once.
     """
 
     word: str
@@ -143,10 +143,10 @@ class SweepReply:
         report: ``(run_id, word)`` of each run that was examined.
         handed: ``(list, message)`` of each message that the caller must publish. Empty without an
             outbox.
-        unmade: queue, epoch, step and phase of each run whose message the caller must bring, by its
-            id.
-        calls: run and epoch of each end whose ``on_end`` call is late.
-        follow_ups: ids of runs whose children the caller must look after.
+        unmade: queue, epoch, step and phase of each run whose message the caller must build for the
+            next sweep, by run id.
+        calls: id and epoch of each ended run whose ``on_end`` call is late.
+        follow_ups: ids of runs with follow-ups for their children, which the caller must do.
         due_in: ms until the next run is due. None if no run is, or if another sweep was too recent.
     """
 
@@ -180,7 +180,7 @@ def known_flows(flows: Iterable[str]) -> str:
 
 
 class StoredSignal(NamedTuple):
-    """A signal in a mailbox: its place in the order of all names, time in ms, sender, and JSON."""
+    """A stored signal: its number among signals of all names, time in ms, sender, and JSON."""
 
     order: int
     at: int
@@ -192,7 +192,7 @@ def signal_of(text: str) -> StoredSignal:
     """Return the signal that a mailbox's field describes.
 
     Raises:
-        ValueError: the field describes none.
+        ValueError: ``text`` describes no signal.
     """
     order, at, rest = text.split("\n", 2)
     # The sender's name may have line breaks. JSON has none.

@@ -98,7 +98,7 @@ class RoundTransitions(StorePart):
         the reply's word is ``fenced``.
 
         Args:
-            fetch: the message to prefetch in the same script. None: none.
+            fetch: the message to prefetch in the same script. None: no prefetch.
             named: further arguments of commit_round.lua.
 
         Returns:
@@ -267,7 +267,7 @@ class RoundTransitions(StorePart):
         If the step has a result of this name already, that one stays.
 
         Args:
-            artifact: the whole result, if ``value`` only stands for it.
+            artifact: the whole result, if ``value`` is only its digest.
 
         Returns:
             The word of record_result.lua, and with ``ok`` and ``large`` the recorded value.
@@ -279,9 +279,9 @@ class RoundTransitions(StorePart):
     def ask_provider(
         self, what: str, name: str, holder: str, **named: int | None
     ) -> tuple[str, int]:
-        """Ask whether a round may send a model request.
+        """Ask whether a round may send a request to a model provider.
 
-        The model's provider may be busy. The same call with another ``what`` records how the
+        The provider may be busy. The same call with another ``what`` than ``enter`` records how the
         request ended.
 
         Returns:
@@ -362,8 +362,8 @@ class RoundTransitions(StorePart):
     ) -> list[str]:
         """End a queued run whose stored message is unusable.
 
-        The message is not that of the run's round. No worker could ever claim the round by it, and
-        the sweeper would send it again for ever.
+        The message is not that of the run's round. No worker could ever claim the round with it,
+        and the sweeper would send it again for ever.
 
         Returns:
             The reply of quarantine_run.lua.

@@ -54,7 +54,7 @@ class RunTransitions(StorePart):
             artifacts: artifacts of the new run, by name.
             step: the step at which the run begins. A fork begins at one above 0.
             turns: stored turns of its history. Only a fork begins with some.
-            values: its first named values, as JSON, for its first event.
+            values: the run's first named values, as JSON, for its first event.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -102,7 +102,7 @@ class RunTransitions(StorePart):
         """Request a run's stop. Return the reply of request_stop.lua.
 
         Args:
-            only: let the run's children go on.
+            only: let the run's children continue.
         """
         named = {"op": op, "mode": mode, "by": by, "reason": reason, "only": 1 if only else None}
         return self._store._run("request_stop", run_id, named)
@@ -128,10 +128,12 @@ class RunTransitions(StorePart):
         """Continue an interrupted or stopped run. Return the reply of resume_run.lua.
 
         Args:
-            fields: fields to write in the same script.
+            op: id of this operation. A repetition gets the first reply.
+            message, after: messages of the next epoch, and of the epoch after it.
+            fields: fields of the run's hash to write in the same script.
             digest: digest of the content from which the caller made ``fields``.
             data: JSON for the event.
-            more: give more cycles to a run that has used up its cycles.
+            more: whether ``fields`` gives more cycles to a run that has used up its cycles.
         """
         named = {
             "op": op,
@@ -162,7 +164,7 @@ class RunTransitions(StorePart):
     ) -> list[str]:
         """Retry an errored run at the failed step. Return the reply of retry_run.lua.
 
-        ``fields`` and ``digest`` are as in ``resume``.
+        The arguments are as in ``resume``.
         """
         named = {
             "op": op,
@@ -181,7 +183,7 @@ class RunTransitions(StorePart):
 
         Args:
             add: a line ``NAME MILLIONTHS`` for each budget.
-            child: the run below it that asked for more.
+            child: the run below that asked for more.
         """
         return self._store._run(
             "raise_limit", run_id, {"op": op, "add": add, "by": by, "child": child}
@@ -200,7 +202,7 @@ class RunTransitions(StorePart):
         return self._store._run("check_run", run_id, {})
 
     def examine_all(self, run_ids: Sequence[str]) -> list[list[str]]:
-        """Examine several runs in one exchange. Each gets a reply as of ``examine``."""
+        """Examine several runs in one exchange. Return replies like those of ``examine``."""
         nothing: Mapping[str, Any] = {}
         calls = [(self.keys.of_run(run_id), nothing) for run_id in run_ids]
         return self._store._call_all("check_run", calls) if calls else []

@@ -106,7 +106,7 @@ class Transition:
         fields: Mapping[str, str] | None = None,
         rest: Iterable[str] = (),
     ) -> list[str | bytes | int]:
-        """Return the script's arguments (ARGV), in its order.
+        """Return the script's arguments (ARGV), in the order that it expects.
 
         The positional arguments come first, then pairs of name and value (None is left out).
         ``fields`` follow after ``=``, and ``rest`` after ``--``. parts/arguments.lua reads them.

@@ -255,7 +255,7 @@ def answers(connection: Any, within: float) -> bool:
 
 @dataclass(frozen=True)
 class SentinelView:
-    """The service as its Sentinels report it.
+    """A service of master and replicas, as its Sentinels report it.
 
     Attributes:
         silent: addresses of the Sentinels in the URL that do not answer or do not know the master.

@@ -31,7 +31,8 @@ class SignalTransitions(StorePart):
             most: maximum number of unread signals of one name.
             names: maximum number of names with unread signals.
             size: maximum bytes of unread signals.
-            key: the sender's own id of this signal; sent again under it, nothing changes.
+            key: the sender's own id of this signal. A signal sent again with its key changes
+                nothing.
             content: digest of the payload, with a key.
         """
         named = {"name": name, "payload": payload, "most": most, "names": names, "bytes": size}
@@ -55,14 +56,14 @@ class SignalTransitions(StorePart):
         key: str | None = None,
         content: str | None = None,
     ) -> list[str]:
-        """Signal a topic's run, or keep the signal.
+        """Signal the run that holds a topic. If there is none, keep the signal.
 
         It is kept for a run that takes the topic. The other arguments are those of ``send``.
 
         Args:
             keep: ms for which the signal waits for a run.
             most_waiting: maximum number of signals that wait in a topic.
-            size_waiting: maximum of their bytes.
+            size_waiting: maximum bytes of these signals.
 
         Returns:
             The reply of signal_topic.lua.
@@ -141,7 +142,7 @@ class SignalTransitions(StorePart):
         return str(stored)
 
     def run_of_topic(self, topic: str) -> str | None:
-        """Return a topic's run that has not completed. None if there is no such run."""
+        """Return the id of a topic's run. None if it has completed, or if there is no such run."""
         with self._store._answered():
             run_id, nonce = cast(
                 "list[str | None]",
@@ -163,10 +164,7 @@ class SignalTransitions(StorePart):
         return holder or (before or "").partition(" ")[0] or None
 
     def counts_of(self, run_id: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return a run's newest taken and newest signal numbers.
-
-        They are by signal name.
-        """
+        """Return the numbers of a run's newest taken and newest sent signal, by signal name."""
         wanted = [f"{name}:{which}" for name in names for which in ("taken", "last")]
         with self._store._answered():
             found = cast(

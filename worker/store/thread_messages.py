@@ -24,10 +24,10 @@ MOST_RUNS = 100
 
 
 def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage], bool]:
-    """Return the messages of earlier runs for a run.
+    """Return the messages of the earlier runs in a run's thread.
 
     Returns:
-        The messages, and whether they come from the run's own artifact.
+        The messages, and whether they come from the run's own artifact, stored by an earlier round.
 
     Raises:
         DamagedRun: The stored data of a run cannot be read.
@@ -50,7 +50,7 @@ def is_in_thread(record: Record) -> bool:
 
 
 def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | None:
-    """Return an artifact of the last run before a run.
+    """Return an artifact of the last run before this run.
 
     It is the last completed run of the same flow in the thread.
 
@@ -76,7 +76,7 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
 
     Args:
         newest: id of the run.
-        kept: use the messages of earlier runs that a run has stored.
+        kept: whether to take the messages of earlier runs from a run that has stored them.
 
     Raises:
         DamagedRun: The stored data of a run cannot be read.

@@ -1,4 +1,4 @@
-"""The state server as one object. Nothing else talks to it."""
+"""The state server as one object, with all its transitions and reads."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Store(StoreConnection):
         prefix: begins every key.
         outbox: whether the broker is another server, so that the caller publishes the scripts'
             messages.
-        replication: how many replicas must have a submit, stop, resume, retry or delete before it
-            returns. None of them by default.
+        replication: how many replicas must have the write of a transition in ``ACKNOWLEDGED``
+            before it returns. By default 0.
 
     Raises:
         StoreUnavailable: from every method, if the server does not answer.

@@ -60,13 +60,13 @@ READS_ANSWERED = "MISCONF"
 
 
 def check_answers(url: str) -> str | None:
-    """Raise an error if the server does not answer PING.
+    """Raise an error if the state server at ``url`` does not answer PING.
 
     It is asked once, without retries.
 
     Returns:
         Why the server refuses all writes, as a sentence; its disk may be full. It still answers
-            reads. None if it answers as usual.
+        reads. None if it answers as usual.
 
     Raises:
         StoreUnavailable: the server at ``url`` does not answer commands.

@@ -22,7 +22,7 @@ logger = logging.getLogger("perdure.store")
 
 
 class Wire:
-    """Exchanges with a server, over connections like its client's.
+    """Exchanges with the state server, over connections like those of ``client``.
 
     The number of connections is the largest number of simultaneous calls so far. It does not depend
     on the number of threads or their lifetime.

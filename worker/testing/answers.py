@@ -20,7 +20,10 @@ UNSET: Final = Unset()
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to one interrupt. If ``given`` is False, the deadline answers."""
+    """Answer to one interrupt of a run, and the trace's text about it.
+
+    If ``given`` is False, the test has no answer, and the run waits for the interrupt's deadline.
+    """
 
     value: Any = None
     given: bool = True
@@ -29,18 +32,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """One answer for all interrupts, or a function of ``Question``."""
+    """A test's answers: one for all interrupts, or a function of ``Question``."""
 
     source: Any | Callable[[Question], Any] | Unset = UNSET
 
     def to(self, fields: Mapping[str, str]) -> Answer:
-        """Return the test's answer to the run's open interrupt.
+        """Return the test's answer to a run's open interrupt. ``fields`` are the run's.
 
-        Without an answer of the test, a pause is only resumed, and a question waits for its
-        deadline.
+        If the test has no answer, a pause between nodes is only resumed, and a node's question
+        waits for its deadline.
 
         Raises:
-            LabError: A node asks, and the test has no answer for it.
+            LabError: A node asks without a deadline, and the test has no answer.
         """
         question = Question(
             fields["i_node"],

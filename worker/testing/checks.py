@@ -1,4 +1,4 @@
-"""General rules for stories, and advice on violations."""
+"""Rules that each story must keep, and advice on mending a flow that breaks one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Check = Callable[[Story], Any]
 class Violation:
     """A violated rule, as a sentence.
 
-    ``ours`` means that only Perdure itself can cause it, no flow.
+    ``ours`` is True if only a bug in Perdure, and no flow, can cause the violation.
     """
 
     text: str
@@ -29,9 +29,10 @@ class Violation:
 def faults_of(
     story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool
 ) -> Iterator[Violation]:
-    """Yield a violation for each broken general rule.
+    """Yield a violation for each general rule that a story breaks.
 
-    For example, each step must be committed once, and the run must end as it does without a fault.
+    For example, each step must be committed once, and the run must end as the ``undisturbed`` one,
+    which had no fault. ``same_answer`` and ``heeds_stop`` are options of ``Lab``.
     """
     if "quarantined" in story.run.details:
         yield Violation(f"what Perdure stored of the run is damaged: {story.run.error}", ours=True)
@@ -102,7 +103,7 @@ def faults_of(
 
 
 def attempts_of(story: Story) -> dict[int, int]:
-    """Count each step's attempts in its calls and events."""
+    """Return the number of attempts of each step, by step."""
     attempts: dict[int, int] = {}
     for step, attempt in [
         *((c.step, c.attempt) for c in story.calls),
@@ -115,8 +116,8 @@ def attempts_of(story: Story) -> dict[int, int]:
 def fault_of_check(story: Story, check: Check | None) -> Violation | None:
     """Return the violation found by the test's own check.
 
-    The check fails if it raises, or returns False or a non-empty text. Otherwise the result is
-    None.
+    The check fails if it raises, or returns False or a non-empty text. If it does not fail, or the
+    test has none, the result is None.
     """
     if check is None:
         return None
@@ -145,7 +146,7 @@ def _place(check: Check) -> str:
 
 
 def advice(story: Story, wrong: Violation) -> str:
-    """Return advice on mending a flow after a violation.
+    """Return advice on mending the flow of a story after the violation ``wrong``.
 
     If only Perdure can cause the violation, the advice is to report a bug in Perdure.
     """

@@ -1,4 +1,4 @@
-"""Driver of a story: real workers, clients and sweeps in one thread."""
+"""Driver of a story: it runs Perdure's real worker, client and sweeper code in one thread."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from perdure.worker.testing.story import Call, Story, short, swept
 
 @dataclass(frozen=True)
 class LabSubmission:
-    """Arguments of the submission, equal in every story.
+    """The run that the lab submits in each story, and the test's answers and signals to it.
 
-    ``options`` are those of ``Client.submit``.
+    ``name`` is the flow's. ``options`` are further arguments of ``Client.submit``.
     """
 
     run_id: str
@@ -49,7 +49,7 @@ class LabSubmission:
 
 @dataclass(eq=False)
 class DeliveredRound:
-    """A delivered message that a worker handles."""
+    """A round whose message the lab has delivered to one of its simulated workers."""
 
     worker: int
     text: str
@@ -69,7 +69,7 @@ class Driver(ABC):
         make: Creates a fresh flow object for a round.
         story: Receives calls, events and trace.
         whole: The fault that lasts through the whole run, or None.
-        patience: Rounds and waits after which a run that has not ended is aborted.
+        patience: The number of rounds and waits after which a run that has not ended is aborted.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Driver(ABC):
 
     @abstractmethod
     def _watched(self) -> Flow:
-        """Return a fresh flow that reports its rounds."""
+        """Return a fresh flow object that reports its rounds to this driver."""
 
     def _play_out(self) -> None:
-        """Submit the run, play it out, and record its events.
+        """Submit the run, play it to its end, and record its events in the story.
 
-        Afterwards, remove the run from the server.
+        Afterwards, delete the run on the state server.
         """
         self._store.now = None
         self._store.now = self._store.time()
@@ -135,9 +135,10 @@ class Driver(ABC):
             self._memory.restore()
 
     def _go_on(self, enough: Callable[[], bool]) -> None:
-        """Move the run to its end, or until ``enough()``.
+        """Move the run on, to its end or until ``enough()`` is true.
 
-        Deliver its messages, answer its interrupts, resume it and sweep, as its phase requires.
+        Deliver the run's messages, answer its interrupts, resume it and sweep, as its phase
+        requires.
         """
         while not enough():
             self.moves += 1
@@ -167,10 +168,10 @@ class Driver(ABC):
                     self._wait(phase)
 
     def _deliver(self, text: str) -> str:
-        """Deliver a round's message to the current worker.
+        """Deliver the message ``text`` to the current worker, which runs its round.
 
         Returns:
-            The reply that ended the round, or ``gone`` if the worker died.
+            The word of ``RoundRunner.run`` for how the round ended, or ``gone`` if the worker died.
         """
         (run_id, epoch, step), *_ = json.loads(base64.b64decode(json.loads(text)["body"]))
         if run_id != self._submission.run_id:
@@ -198,7 +199,7 @@ class Driver(ABC):
             self._round = outer
 
     def _play_child(self, run_id: str, epoch: int, step: int) -> str:
-        """Play a child run's round without faults. Return the reply that ended it."""
+        """Play a child run's round without faults. Return the word for how the round ended."""
         self._pass_parked()
         flows = {**registry.registered(), self._submission.name: self._make}
         pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
@@ -238,7 +239,7 @@ class Driver(ABC):
             self._wait("interrupted")
 
     def _answer_run(self, run_id: str, fields: Mapping[str, str]) -> bool:
-        """Answer the run's interrupt. Return False if its deadline shall answer."""
+        """Answer a run's interrupt, or return False if the test leaves it to the deadline."""
         try:
             answer = self._submission.answers.to(fields)
         except LabError as error:
@@ -249,7 +250,7 @@ class Driver(ABC):
         return answer.given
 
     def _bring_signal(self, fields: Mapping[str, str]) -> None:
-        """Send the parked run an awaited signal, or let time pass."""
+        """Send the parked run a signal that it waits for, or let time pass."""
         self._pass_parked()
         if self._fields()["phase"] != "parked":
             return  # stopped meanwhile by the fault
@@ -261,7 +262,7 @@ class Driver(ABC):
         self._wait("parked")
 
     def ending(self) -> None:
-        """Send the test's next message as the run ends.
+        """Send the test's next message (``say`` or ``ask``) just before the run ends.
 
         This moment is the hardest: the round that ends the run has not read the message.
         """
@@ -270,7 +271,7 @@ class Driver(ABC):
                 return
 
     def _pass_parked(self) -> None:
-        """Record once per wait that the run is parked."""
+        """Record that the run is parked, once for each of its waits."""
         step, attempt, _ = self._at()
         if self._fields()["phase"] == "parked" and self._parked_at != (step, attempt):
             self._parked_at = step, attempt
@@ -280,7 +281,7 @@ class Driver(ABC):
         """Send the run the next signal of this name.
 
         Returns:
-            False if the test has no further one.
+            False if the test has no further signal of this name.
         """
         given, place = self._submission.signals.of(name), self._sent[name]
         if place >= len(given):
@@ -294,9 +295,9 @@ class Driver(ABC):
         return True
 
     def _wait(self, phase: str) -> None:
-        """Advance the clock to the run's due time, and sweep.
+        """Advance the lab's clock to the time at which the run is due, and sweep.
 
-        While the run is leased, advance by half a lease at most.
+        While the run is leased (``phase``), advance by half a lease at most.
         """
         assert self._store.now is not None
         due = self._store.due(self._submission.run_id)
@@ -316,7 +317,7 @@ class Driver(ABC):
 
     @contextmanager
     def _elsewhere(self) -> Iterator[None]:
-        """Simulate a second worker process inside the block. The first stands still."""
+        """Simulate a second worker process inside the block, while the first stands still."""
         here, mine, memory = self._worker, self._round, self._memory.capture()
         self._another_worker()
         self._round = None
@@ -358,6 +359,6 @@ class Driver(ABC):
         return fields
 
     def _at(self) -> tuple[int, int, str]:
-        """Return the run's step, its attempts and the node."""
+        """Return the run's step, the number of attempts at the step, and its node."""
         fields = self._fields()
         return int(fields["step"]), int(fields["attempt"]), fields["current_node"]

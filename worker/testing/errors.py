@@ -1,4 +1,4 @@
-"""Errors that end a lab."""
+"""Errors of the crash lab."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class CrashFound(AssertionError):
-    """A story went wrong. The message shows the shortest failed story line by line.
+    """Raised when a story went wrong. The message shows the shortest failed story line by line.
 
     Attributes:
         story: The shortest failed story.
@@ -25,35 +25,35 @@ class CrashFound(AssertionError):
 
 
 class LabError(PerdureError):
-    """The lab cannot run this flow as requested. The message says what to change."""
+    """Raised when the lab cannot run a flow as requested. The message says what to change."""
 
     code = "lab"
 
 
 class NotDeterministic(LabError):
-    """A repeated run took another path without a fault. Faults therefore have no known boundary."""
+    """Raised when a repeated run takes another path before any fault.
+
+    Without a path that is always the same, the lab cannot inject a fault at a given boundary.
+    """
 
     code = "not-deterministic"
 
 
 class Stuck(LabError):
-    """The run of a story does not end. In a disturbed story, that counts as a finding."""
+    """Raised when the run of a story does not end. With a fault, the story counts as failed."""
 
     code = "stuck"
 
 
 class ProcessGone(ProcessEnd):
-    """The worker's process is dead.
+    """Raised inside a round to simulate the death of its worker's process.
 
     It is not an Exception, because a flow that catches exceptions must not prevent its own death.
     """
 
 
 class Abandoned(ProcessEnd):
-    """The lab aborts this story because of ``error``.
-
-    It may be raised anywhere inside the story.
-    """
+    """Raised anywhere inside a story to abort it. The lab then raises or reports ``error``."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

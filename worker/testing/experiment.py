@@ -1,4 +1,4 @@
-"""Experiment: a flow run undisturbed, then once per fault and boundary, with each story judged."""
+"""Experiment: runs a flow undisturbed, then once per fault and boundary, and judges each story."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perdure.worker.testing.story import Story
 from perdure.worker.testing.subject import Subject, maker
 
 UNDISTURBED = "undisturbed"
-#: Rounds and waits after which an undisturbed run that has not ended is aborted.
+#: Number of rounds and waits after which an undisturbed run that has not ended is aborted.
 LONGEST = 2000
 #: Rounds and waits that a fault may add. A lapsed lease takes a few sweeps, a loss or a stop one or
 #: two rounds, and each backoff or deadline a wait.
@@ -33,7 +33,7 @@ MORE = 50
 
 
 class Experiment:
-    """All stories of one flow and one goal."""
+    """Runs and judges all stories of one flow and one goal."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Experiment:
     def play(self, only: str | None, limit: int | None) -> Report:
         """Run the flow undisturbed, then once per chosen fault.
 
-        Return a report, or raise CrashFound if a run went wrong; see ``Lab``.
+        Return a report, or raise CrashFound if a run went wrong. ``Lab`` describes the arguments.
         """
         __tracebackhide__ = True
         began = time.monotonic()
@@ -146,9 +146,10 @@ class Experiment:
         undisturbed: Story,
         boundaries: list[Boundary] | None = None,
     ) -> Violation | None:
-        """Play one run with at most one injected fault.
+        """Play one run with at most one injected fault, and return its violation, or None.
 
-        Return the violation, or None. The run gets a new outside world, such as a fake bank.
+        The run gets a new outside world, such as a fake bank. ``expected`` are the boundaries of
+        the undisturbed run. The boundaries of this run are added to ``boundaries``.
         """
         __tracebackhide__ = True
         with ExitStack() as stack:
@@ -212,7 +213,7 @@ def _differs(flow: str, how: str, otherwise: str = "") -> None:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Silence Perdure's log inside the block. Injected faults would fill it.
+    """Silence Perdure's log inside the block, because injected faults would fill it.
 
     If ``wanted`` is False, the log stays as it is.
     """

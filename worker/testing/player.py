@@ -23,7 +23,8 @@ class Player(Driver):
 
     Args:
         fault: The fault to inject. None for the undisturbed run.
-        expected: Boundaries of the undisturbed run, which lead to the fault.
+        expected: Boundaries of the undisturbed run. Up to the fault, the run must pass the same.
+        patience: The number of rounds and waits after which a run that has not ended is aborted.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Player(Driver):
 
     @contextmanager
     def _changed_rules(self) -> Iterator[None]:
-        """Switch all rules off in rounds that a person answered."""
+        """Switch all approval rules off, inside the block, in rounds that a person has answered."""
         is_needed = Approval.is_needed
 
         def changed(approval: Approval, args: Mapping[str, Any]) -> bool:
@@ -83,7 +84,7 @@ class Player(Driver):
     # Calls from the watched flow and store about the current round.
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Record the reached boundary, and inject its fault."""
+        """Record that the run reached a boundary, and inject the fault if this is its boundary."""
         current = self._round
         if current is not None and current.dead:
             self._story.trace.tell(
@@ -115,7 +116,7 @@ class Player(Driver):
             self._strike(fault, self.boundaries[index])
 
     def began(self, context: RoundContext) -> None:
-        """Record the attempt and the node that begin. The run is loaded."""
+        """Record which attempt and node begin, and pass the boundary after loading the run."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
         self._answered = context.answered
@@ -123,7 +124,7 @@ class Player(Driver):
         self.passed("loaded")
 
     def called(self, command: Command, key: str) -> None:
-        """Record a command's call, and whether it is repeated."""
+        """Record that a command is called, and whether the step has called it before."""
         round_ = self._in_hand
         earlier = [call for call in self._story.calls_of(command.name) if call.step == round_.step]
         call = Call(
@@ -152,13 +153,13 @@ class Player(Driver):
             self._in_hand.calls[-1].key_read = True
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """Record a node's outcome, and the boundary after it."""
+        """Record a node's outcome, and pass the boundary after the node."""
         calls = self._in_hand.calls
         self._tell(told_outcome(outcome, calls))
         self.passed("played", label_of(node, outcome, calls))
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Record the state server's reply to a commit."""
+        """Record in the trace how the state server replied to a commit, as in ``Observer``."""
         if word == "fenced":
             self._tell("its commit was refused: the round no longer belongs to this worker")
         elif word == "unread":
@@ -211,10 +212,10 @@ class Player(Driver):
                 tell(f"{worker} wakes and goes on")
 
     def _overtaken(self, boundary: Boundary) -> bool:
-        """Return whether the run has passed the frozen worker.
+        """Return whether other workers have moved the run far enough for the frozen worker to wake.
 
-        Other workers move the run on. If the frozen worker had played its node, they have to commit
-        that step. Otherwise they continue until the run has ended or waits for a person.
+        If the frozen worker had played its node (``boundary``), they have to commit that step.
+        Otherwise they continue until the run has ended or waits for a person.
         """
         return self._fields()["phase"] in ("completed", "errored", "interrupted") or (
             boundary.place == "played" and self._at()[0] > boundary.step

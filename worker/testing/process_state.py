@@ -1,4 +1,4 @@
-"""Data that a flow wrongly keeps in its process. A dying worker can lose it.
+"""Data that a flow wrongly keeps in its process, so that a dying worker loses the data.
 
 A flow must hold no state of a run. A flow that does (in a class attribute, in a controller, in a
 registered object) works as long as one process runs all rounds. The lab has only one process too,
@@ -20,7 +20,7 @@ from perdure.worker.testing.story import short
 #: Packages without data of a run in their classes.
 OURS = ("perdure", "builtins", "abc", "typing")
 SCALARS = (str, int, float, bool, type(None))
-#: For each owner and attribute: its object, and a copy of that object's content.
+#: By the ``id`` of a class or object and an attribute's name: the attribute's value, and a copy.
 Kept = dict[tuple[int, str], tuple[Any, Any]]
 
 
@@ -38,13 +38,13 @@ class ProcessMemory:
         self._start = self.capture()
 
     def capture(self) -> Kept:
-        """Return a copy of the flow's current plain data."""
+        """Return a copy of the attributes' current values, for ``restore``."""
         return {place: (value, copy.deepcopy(value)) for place, value in self._attributes()}
 
     def changes(self) -> list[str]:
-        """Return the changed attributes of classes and controllers.
+        """Return the attributes of classes and controllers that changed since the story began.
 
-        Each change since the start is a text such as ``Shop.seen = ['book']``.
+        Each is a text such as ``Shop.seen = ['book']``.
         """
         changes = []
         for (owner, name), value in self._attributes():
@@ -56,7 +56,8 @@ class ProcessMemory:
     def restore(self, captured: Kept | None = None) -> None:
         """Restore the attributes of classes and controllers.
 
-        They get the values of the start, or of ``captured``.
+        They get the values in ``captured``, a result of ``capture``, else those at the story's
+        begin.
         """
         target = self._start if captured is None else captured
         for (owner, name), _ in list(self._attributes()):
@@ -83,7 +84,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _refill(container: Any, held: Any) -> None:
-    """Replace a list's, dict's or set's content in place.
+    """Replace the content of a list, dict or set by that of ``held``, in place.
 
     Copies of a registered flow share the container, so it must remain the same object.
     """

@@ -15,13 +15,13 @@ from perdure.worker.errors import ArtifactNotFound, InvalidInput, UnknownFlow
 def check_replay(client: ClientApi, run_id: str, *, deps: Any = None) -> int:
     """Check whether a workflow's code fits a run's journal.
 
-    The function runs as in the run's next round, with the code of this process. Nothing is carried
-    out: earlier results come from the journal. So a test shows before a deployment whether a change
-    fits runs that are live or have ended.
+    The workflow's function runs as in the run's next round, with the code of this process. Nothing
+    is carried out: earlier results come from the journal. So a test shows before a deployment
+    whether a change fits runs that are live or have ended.
 
     Args:
-        client: Of the run's server.
-        run_id: Of the run. It does not change.
+        client: A client of the run's server.
+        run_id: The run's id. The run does not change.
         deps: The value of ``steps.deps``. No lifespan is opened.
 
     Returns:
@@ -30,7 +30,7 @@ def check_replay(client: ClientApi, run_id: str, *, deps: Any = None) -> int:
     Raises:
         Diverged: The function does not follow the journal.
         FatalError: The function raised an error, as it did in a run that ended with one.
-        InvalidInput: The run is not of a workflow, or the workflow does not accept its inputs.
+        InvalidInput: The run's flow is no workflow, or it does not accept the run's inputs.
         UnknownFlow: This process does not know the run's flow.
         RunNotFound: No run has this id.
     """

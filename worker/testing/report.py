@@ -1,4 +1,4 @@
-"""Report: a lab's result if all went well, else its error text."""
+"""Report: the result of a crash lab if no story went wrong, and the error if one did."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from perdure.worker.testing.errors import CrashFound
 from perdure.worker.testing.faults import Boundary, Fault
 from perdure.worker.testing.story import Story, short
 
-#: Number of other failed stories that are named beside the shortest.
+#: Maximum number of other failed stories that the error names beside the shortest.
 NAMED = 8
 
 
 @dataclass(frozen=True)
 class Report:
-    """Result of a lab without findings. ``str(report)`` is a few lines for people.
+    """Result of a crash lab in which no story went wrong. ``str(report)`` is text for people.
 
     Attributes:
-        flow, goal: Of the runs.
+        flow, goal: The flow's name and the goal, equal in all stories.
         undisturbed: The story without a fault.
         boundaries: Boundaries of the undisturbed run, at which the faults struck.
         faults: The injected faults, one per story.
@@ -39,7 +39,7 @@ class Report:
 
     @property
     def stories(self) -> int:
-        """The number of runs with an injected fault."""
+        """The number of stories with an injected fault."""
         return len(self.faults)
 
     def __str__(self) -> str:
@@ -57,9 +57,10 @@ class Report:
 
 
 def found(flow: str, wrong: Sequence[tuple[Story, Violation]], stories: int) -> CrashFound:
-    """Return the lab's error with the shortest failed run.
+    """Return the error of a lab with failed stories. Its text shows the shortest of them.
 
     Args:
+        flow: The flow's name.
         wrong: The failed stories, each with its violation.
         stories: Number of stories that ran.
     """

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
     from perdure.worker.runtime.runtime import Runtime
 
-#: Environment variable with the server for labs without a URL.
+#: Environment variable with the URL of the server for labs without a URL.
 VARIABLE = "PERDURE_TEST_URL"
 #: Prefix of the embedded servers' directories, inside the directory for temporary files.
 DIRECTORY = "perdure-lab-"
-#: Age in seconds from which a directory without an owner is left over. A younger one may be just
-#: being created.
+#: Age in seconds from which a directory without an owner is left over. A younger directory may
+#: belong to a lab that is just starting.
 LEFT_OVER = 600.0
 
 
 class LabServer:
-    """The server of one lab. Nothing is started before it is needed.
+    """The state server of one crash lab. An embedded server is started on first use.
 
     Args:
-        url: Of a server. None means that of ``PERDURE_TEST_URL``, else an embedded one in a
-            temporary directory.
+        url: URL of a Redis or Valkey server. None means the server of ``PERDURE_TEST_URL``, else an
+            embedded server in a temporary directory.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -50,10 +50,7 @@ class LabServer:
 
     @cached_property
     def engine(self) -> Runtime:
-        """The runtime with the lab's URL and prefix.
-
-        All other settings are those of the project.
-        """
+        """The runtime with the lab's server and prefix, and otherwise the project's settings."""
         prefix = f"lab-{uuid.uuid4().hex[:12]}"
         settings = load_settings().model_copy(
             update={"redis_url": self._url or self._start(), "broker_url": None, "prefix": prefix}
@@ -65,7 +62,7 @@ class LabServer:
 
     @property
     def store(self) -> WatchedStore:
-        """The store of the crash lab's server. The lab controls its clock."""
+        """The store on the crash lab's state server. The lab controls the store's clock."""
         assert isinstance(self.engine.store, WatchedStore)
         return self.engine.store
 
@@ -95,7 +92,7 @@ class LabServer:
 
 
 def _clear_up() -> None:
-    """Stop the servers of killed crash labs. Delete the servers' directories."""
+    """Stop the embedded servers of crash labs that were killed, and delete their directories."""
     for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY}*"):
         try:
             status = directory.stat()
@@ -114,19 +111,19 @@ def _clear_up() -> None:
 
 
 class LabSession(Session):
-    """A session for one flow, whatever the registry contains."""
+    """A client's session that knows only the lab's flow, which need not be registered."""
 
     def __init__(self, app: Celery, flow: Flow) -> None:
         super().__init__(app=app)
         self._flow = flow
 
     def make_flow(self, name: str) -> Flow:
-        """Return the lab's flow."""
+        """Return the lab's flow, whatever ``name`` is."""
         return self._flow
 
 
 class LabClient(Client):
-    """A client for one flow."""
+    """A client that submits runs of one flow, which need not be registered."""
 
     def __init__(self, app: Celery, flow: Flow) -> None:
         self._session = LabSession(app, flow)

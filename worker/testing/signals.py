@@ -12,7 +12,7 @@ from perdure.worker.testing.errors import LabError
 
 @dataclass(frozen=True)
 class LabSignals:
-    """A test's payloads by signal name, in sending order."""
+    """The payloads of a test's signals, by signal name, in sending order."""
 
     payloads: Mapping[str, Sequence[Any]]
 
@@ -37,12 +37,12 @@ class LabSignals:
     def missing(
         self, fields: Mapping[str, str], names: Sequence[str], sent: Mapping[str, int]
     ) -> LabError:
-        """Return the error for a signal that nothing sends.
+        """Return the error for a run that waits for a signal that the test does not send.
 
         Args:
-            fields: Of the run that waits for it.
-            names: The signals that would end the wait.
-            sent: How many were sent of each name.
+            fields: The stored fields of the waiting run.
+            names: The names of the signals that would end the wait.
+            sent: How many signals were sent so far, by name.
         """
         given = ", ".join(f"{name} {sent.get(name, 0)} times" for name in names)
         return LabError(

@@ -20,9 +20,9 @@ ROUNDS_BEFORE = 2
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One event of a trace.
+    """One line of a trace. ``times`` is how often it came in a row.
 
-    ``step`` and ``node`` are those of its round. ``step`` is None between rounds.
+    ``step``, ``node`` and ``attempt`` are those of the round. ``step`` is None between rounds.
     """
 
     text: str
@@ -43,10 +43,7 @@ class Trace:
     disturbed: int | None = None
 
     def tell(self, text: str, step: int | None = None, node: str = "", attempt: int = 1) -> None:
-        """Add a line to the trace.
-
-        A line that repeats the last one is only counted with it.
-        """
+        """Add a line to the trace, or only count it if it repeats the last line."""
         line = TraceLine(text, step, node, attempt)
         if self.lines and replace(self.lines[-1], times=1) == line:
             self.lines[-1] = replace(line, times=self.lines[-1].times + 1)
@@ -83,10 +80,10 @@ class Call:
     """One call of a command.
 
     Attributes:
-        step, attempt, node: Of the round that called it.
+        step, attempt, node: Step, attempt and node of the round that called the command.
         worker: Number of the calling worker, from 1.
-        name, args: The command.
-        key: Idempotency key that the command could use. ``key_read`` says whether it read the key.
+        name, args: The command's name and arguments.
+        key: Idempotency key of the command. ``key_read`` says whether the command read it.
     """
 
     step: int
@@ -107,7 +104,7 @@ class Question:
     """An interrupt, for ``answers`` to answer.
 
     Attributes:
-        node, step: The round that asks.
+        node, step: Node and step of the round that asks.
         reason, data: As the node passed them to ``Interrupt``.
     """
 
@@ -119,16 +116,16 @@ class Question:
 
 @dataclass
 class Story:
-    """One execution of the run.
+    """One execution of the run, undisturbed or under one fault.
 
     Attributes:
-        name: The injected fault. Pass it as ``only`` to run this story alone.
-        world: The result of ``world`` for this story.
+        name: The injected fault. Pass this text as ``only`` to run this story alone.
+        world: The outside world of this story: a result of the lab's argument ``world``.
         calls: Calls of commands in order, including those of dead and overtaken workers.
         events: The run's own events.
         trace: The events, line by line. ``str(trace)`` is text.
         went_on: Points that a command passed after a stop with mode ``now``.
-        ended: The run at its end, or None before.
+        ended: The run at its end. None while the story runs.
     """
 
     name: str
@@ -161,12 +158,12 @@ class Story:
 
 
 def called(name: str, args: Mapping[str, Any]) -> str:
-    """Return a command as text, like a function call."""
+    """Return a command as text that looks like a function call: ``charge(amount=12)``."""
     return f"{name}({', '.join(f'{name}={short(value)}' for name, value in args.items())})"
 
 
 def short(value: Any, length: int = 60) -> str:
-    """Return a value's repr, cut to a readable length."""
+    """Return a value's repr, cut to ``length`` characters."""
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
@@ -187,7 +184,8 @@ swept = {
 def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
     """Return a round's outcome as text for the trace.
 
-    For example, it names the command's result or the run's answer.
+    For example, the text has the command's result or the run's answer. ``calls`` are the round's
+    calls of commands.
     """
     if isinstance(outcome, Interrupt):
         return f"asks a person: {outcome.reason}"
@@ -211,7 +209,7 @@ def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
 
 
 def waits_for(options: Mapping[str, Any]) -> str:
-    """Return a parked run's wait as trace text.
+    """Return the reason for a parked run's wait, as text for the trace.
 
     Args:
         options: The options of the commit that parks the run.
@@ -227,7 +225,7 @@ def waits_for(options: Mapping[str, Any]) -> str:
 
 
 def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return a few words on a round, for ``after {label}``."""
+    """Return a name for the part of a round that ran, to follow the word ``after``."""
     if calls:
         return calls[-1].name
     if isinstance(outcome, Interrupt):

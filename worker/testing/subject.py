@@ -13,12 +13,14 @@ from perdure.flows.rounds import registry
 from perdure.flows.rounds.flow import Flow
 
 #: Name of a registered flow, a class, an object to copy, or a function that makes a flow. A class
-#: or function may take the world.
+#: or function may take the story's outside world as its argument.
 Subject = str | Flow | Callable[..., Flow]
 
 
 def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
-    """Return a function that makes a run's flow objects. Each round gets a fresh one.
+    """Return a function that makes a fresh flow object for each round of a story's run.
+
+    ``world`` is the story's outside world, for a class or function that takes it.
 
     Raises:
         InvalidFlow: The subject is not a flow, or its definition is invalid.
@@ -44,9 +46,9 @@ def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
 
 
 def _name(flow: Flow) -> str:
-    """Return the name of a flow: its own, else the registered name, else that of its class.
+    """Return the name of a flow: its own, else the registered name, else its class's name.
 
-    A name that the flow inherits from a shipped flow does not count as its own.
+    A name that the flow inherits from a flow of Perdure does not count as its own.
     """
     kind = type(flow)
     own = "name" in vars(flow) or any(

@@ -20,7 +20,7 @@ UNTRACED = nullcontext(RoundSpan())
 
 
 def round_span(store: Store, claim: Claim, owner: str) -> AbstractContextManager[RoundSpan]:
-    """Return a context manager with an attempt's span.
+    """Return a context manager that records an attempt of a round as a span.
 
     ``owner`` is the worker that plays the round. If this process does not trace, the span records
     nothing.
@@ -34,9 +34,9 @@ def round_span(store: Store, claim: Claim, owner: str) -> AbstractContextManager
 
 
 def traced_submission(flow: str, run_id: str) -> AbstractContextManager[RunSpan]:
-    """Return a context manager with a run's root span.
+    """Return a context manager that records a run's submission as its root span.
 
-    The run is being submitted. If this process does not trace, the span records nothing.
+    If this process does not trace, the span records nothing.
     """
     if not is_on():
         return nullcontext(RunSpan())
@@ -47,9 +47,9 @@ def traced_submission(flow: str, run_id: str) -> AbstractContextManager[RunSpan]
 
 
 def current_trace() -> str:
-    """Return the current span's W3C traceparent.
+    """Return the W3C traceparent of the current span, a round's for example.
 
-    The span is that of a round, for example. The text is empty if this process does not trace.
+    The text is empty if this process does not trace.
     """
     if not is_on():
         return ""

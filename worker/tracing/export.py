@@ -1,8 +1,8 @@
 """Export of spans by OpenTelemetry's SDK.
 
 Perdure's own programs set it up if OpenTelemetry's environment variables ask for it. An app's own
-provider is kept. Spans are sent in the background. A collector that is down, slow or wrong costs
-log lines and at most the spans.
+provider is kept. Spans are sent in the background. If the collector is down or slow, spans may be
+lost, but no round waits or fails.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def flush(seconds: float = PATIENCE) -> None:
 
 
 class PromptExport:
-    """Sends spans in the background. All requests within ``APART`` share one export.
+    """Sends spans in the background. Calls of ``ask`` within ``APART`` share one export.
 
-    It is for spans that others refer to, in case this process is killed.
+    It is for spans that are parents of other processes' spans, in case this process is killed.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ soon = PromptExport()
 
 
 def _force() -> Callable[[], Any] | None:
-    """Return the provider's method to send spans now.
+    """Return the tracer provider's method that sends spans now.
 
     It is None if this process does not trace, or if the provider has no ``force_flush``.
     """
@@ -108,9 +108,9 @@ EVERY = 250
 
 
 def set_up() -> None:
-    """Set up the export of traces if requested.
+    """Set up the export of traces if OpenTelemetry's environment variables request it.
 
-    OpenTelemetry's environment variables request it. A tracer provider that is already set is kept.
+    A tracer provider that is already set is kept.
     """
     if not _requested() or is_on():
         return

@@ -20,9 +20,9 @@ HEADERS = ("traceparent", "tracestate")
 
 
 def headers() -> dict[str, str]:
-    """Return the HTTP headers of the current span.
+    """Return the HTTP headers that name the current span to a server.
 
-    They name the span to a server. They are empty if this process does not trace.
+    They are empty if this process does not trace.
     """
     carrier: dict[str, str] = {}
     if is_on():

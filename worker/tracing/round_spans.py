@@ -1,8 +1,8 @@
 """Spans of rounds: one for each attempt.
 
-The span of an attempt is a child of the run's root and never of another round, and linked to the
-round before it. A worker that was killed cannot end its span. The worker that released its lease
-writes one for it.
+The span of an attempt is a child of the run's root span and never of another round's. It is linked
+to the span of the round before. A worker that was killed cannot end its span. The worker that
+released the lease writes one in its place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AttemptSpan(RoundSpan):
         self._ended = False
 
     def played(self, context: RoundContext) -> None:
-        """Record a node's reports and costs in the round's span."""
+        """Record in the round's span what its node reported and spent."""
         with SuppressTracingErrors("what a round used"):
             self._span.set_attributes(context.traced)
             if "money" in context.spent:
@@ -46,10 +46,7 @@ class AttemptSpan(RoundSpan):
                 self._add_part(part)
 
     def _add_part(self, part: RoundPart) -> None:
-        """Create a part's span below the round's span.
-
-        A part is something that the round did beside other things.
-        """
+        """Create the span of a concurrent part of the round, below the round's span."""
         below = trace.set_span_in_context(self._span)
         span = tracer().start_span(
             part.name, below, attributes=part.attributes, start_time=part.began
@@ -60,10 +57,10 @@ class AttemptSpan(RoundSpan):
         span.end(part.ended)
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
-        """Return the tracing fields for the run's hash.
+        """Return the tracing fields that the round's commit writes to the run's hash.
 
-        The round's commit writes them. If the round is done, that is the id of its span, to which
-        the next round's span links. The cause of a failed round is recorded in the span.
+        If the round is done, that is the id of its span, to which the next round's span links. The
+        cause of a failed round is recorded in the span.
         """
         with SuppressTracingErrors("a round's commit"):
             if settlement.cause:
@@ -94,9 +91,9 @@ class AttemptSpan(RoundSpan):
 
 @contextmanager
 def traced(store: Store, claim: Claim, owner: str) -> Iterator[RoundSpan]:
-    """Start an attempt's span for the block.
+    """Start an attempt's span, and end it after the block.
 
-    It is the current span there. Spans that the node itself starts become its children.
+    It is the current span in the block. Spans that the node itself starts become its children.
     """
     attempt: AttemptSpan | None = None
     with SuppressTracingErrors("a round"):
@@ -150,7 +147,9 @@ def start(
     """Start and return the span of one attempt.
 
     Args:
-        at: When it began, in ms since 1970; None for now.
+        parent: A context with the run's root span.
+        fields: The fields of the run's hash.
+        at: When the attempt began, in ms since 1970; None for now.
     """
     begun = None if at is None else at * NS
     return tracer().start_span(
@@ -164,10 +163,7 @@ def start(
 
 
 def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]:
-    """Return a link to the previous round's span.
-
-    It is in a list, which is empty if that round was not traced.
-    """
+    """Return a list with a link to the previous round's span. Empty if that was not traced."""
     number, _, span_id = fields.get(SPAN, "").partition(":")
     root = trace.get_current_span(parent).get_span_context()
     if number != str(step - 1) or not root.is_valid:
@@ -185,13 +181,13 @@ EVENTS_READ = 50
 
 
 def tell_losses(store: Store, report: Sequence[tuple[str, str]]) -> None:
-    """Write a span for each attempt found lost.
+    """Write a span for each attempt that a sweep found lost.
 
-    A sweep found it. The worker that played the attempt is silent and cannot end the span itself.
+    The worker that played the attempt is silent and cannot end the span itself.
 
     Args:
-        report: The sweep's run ids, with an outcome each. ``freed`` and ``delayed`` are losses,
-            ``errored`` may be one.
+        report: The ids of the runs that the sweep moved, with an outcome each. ``freed`` and
+            ``delayed`` are losses, ``errored`` may be one.
     """
     for run_id, word in report:
         if word in ("freed", "delayed", "errored"):
@@ -220,10 +216,10 @@ def _write_loss(store: Store, run_id: str, word: str) -> None:
 
 
 def _lost(entries: Sequence[tuple[str, Mapping[str, str]]], word: str) -> Mapping[str, str] | None:
-    """Return the newest ``lost`` event of a run.
+    """Return a run's newest ``lost`` event, or None if no attempt was lost.
 
-    The sweep has just moved the run. If the sweep ended the run as errored, the event counts only
-    if that end followed it at once. The result is None without such an event.
+    ``entries`` are the run's events, newest first. ``word`` is the sweep's outcome. If it is
+    ``errored``, the event counts only if the run's end followed it at once.
     """
     after: Mapping[str, str] = {}
     for _, entry in entries:

@@ -1,8 +1,8 @@
 """The root span of a run. The spans of all attempts are its children.
 
 It begins and ends at the submission, as no process sees a whole run. Its ids are in the run's hash
-(``trace``, a W3C traceparent). A run without one gets it from the first worker that traces it. The
-root span of a child run is a child of the round that started the run.
+(``trace``, a W3C traceparent). A run without a root span gets one from the first worker that traces
+it. The root span of a child run is a child of the round that started the run.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class TracedRunSpan(RunSpan):
         self.fields = {FIELD: text} if text else {}
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the root span if the run may exist.
+        """End the root span, unless the submission has certainly made no run.
 
-        After an error of the submission the run may exist. The span records that error.
+        After an error, the run may exist. The span then records the error.
         """
         if not (self.made or error):
             return
@@ -91,10 +91,10 @@ def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
 
 
 def parent_of(store: Store, fields: dict[str, str]) -> Context:
-    """Return a context with the root span as parent.
+    """Return a context in which new spans become children of the run's root span.
 
-    New spans become its children. A run without a root span gets one. It is written to the store
-    and added to ``fields``.
+    A run without a root span gets one. Its ids are written to the store and added to ``fields``,
+    the fields of the run's hash.
     """
     text = fields.get(FIELD)
     if text is None:
@@ -115,7 +115,7 @@ def parent_of(store: Store, fields: dict[str, str]) -> Context:
 
 
 def traceparent(span: Span) -> str | None:
-    """Return a span's W3C header ``traceparent``. The result is None if it has none."""
+    """Return a span's W3C header ``traceparent``. None if the span is not valid."""
     carrier: dict[str, str] = {}
     W3C.inject(carrier, trace.set_span_in_context(span, Context()))
     return carrier.get(HEADER)

@@ -1,7 +1,7 @@
-"""The switch of tracing and a guard against errors.
+"""The switch of tracing, and a guard against its errors.
 
-The spans here are for a process that does not trace. They record nothing and import no
-OpenTelemetry.
+The spans here record nothing and import no OpenTelemetry. They are for a process that does not
+trace.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RunSpan:
     """The span of a run that is being submitted. This base class records nothing.
 
     Attributes:
-        fields: The fields that the run stores about it.
+        fields: The fields that the run's hash stores about the span.
         made: Whether this submission created the run; a repeated one does not.
     """
 

@@ -82,10 +82,7 @@ class BoundedConnection(H11Protocol):
             self._expect(None)
 
     def pause_writing(self) -> None:
-        """Start the timer that closes a connection without a reader.
-
-        The client has not read enough of its HTTP response.
-        """
+        """Start the timer that closes the connection if the client does not read its response."""
         super().pause_writing()
         self._unread = self.loop.call_later(
             self.read_seconds, self._abort, "the client did not read its response in time"
@@ -104,8 +101,8 @@ class BoundedConnection(H11Protocol):
     def _expect(self, state: object, seconds: float = 0.0) -> None:
         """Start the timer for a request's next part.
 
-        ``state`` is h11's state of that part. If its timer runs already, leave it running. None
-        stops the timer.
+        ``state`` is h11's state of that part. If the timer for that part runs already, leave it
+        running. None stops the timer.
         """
         if state is self._waits_for:
             return

@@ -38,16 +38,16 @@ Entry = Event | TextEntry
 
 
 class ReadAfter(NamedTuple):
-    """Places after which a run is read.
+    """Positions in a run's events and in its live text, after which both are read.
 
-    ``text`` is None if its live text is not read.
+    ``text`` is None if the live text is not read.
     """
 
     event: Position
     text: Position | None
 
     def covers(self, subscriber: Subscriber) -> bool:
-        """Return whether a read from here misses nothing for a subscriber."""
+        """Return whether a read after these positions misses nothing for a subscriber."""
         wanted = subscriber.text_position
         return self.event <= subscriber.position and (
             wanted is None or (self.text is not None and self.text <= wanted)
@@ -62,12 +62,12 @@ class Subscriber:
     Attributes:
         over: The reason why no further event will come. ``behind``: the subscriber was too slow.
             ``damaged``: the next event cannot be read. ``closed``: the hub is closed. None as long
-            as it continues.
+            as the subscription continues.
     """
 
     def __init__(self, run_id: str, after: str | None, text_after: str | None = None) -> None:
         self.run_id = run_id
-        #: Position of the last event that was delivered or need not be. Only the hub's thread
+        #: Position of the event after which this subscriber gets events. Only the hub's thread
         #: changes it.
         self.position = position_of(after or "0")
         #: The same for the run's live text. None: the subscriber does not want it.
@@ -103,10 +103,10 @@ class Subscriber:
     def deliver(
         self, events: Sequence[Entry], over: Literal["behind", "damaged", "closed"] | None = None
     ) -> None:
-        """Deliver a run's events to one subscriber.
+        """Deliver a run's events to this subscriber.
 
-        If ``over`` is set, the subscription ends with it. Only the hub calls this. If the buffer
-        would overflow, it is emptied, and the subscription ends as ``behind``.
+        If ``over`` is set, the subscription ends for that reason. Only the hub calls this. If the
+        buffer would overflow, it is emptied, and the subscription ends as ``behind``.
         """
         with self._lock:
             if self.over is not None:
@@ -139,13 +139,13 @@ class EventHub:
         return self._closed.is_set()
 
     def join(self, run_id: str, after: str | None, text_after: str | None = None) -> Subscriber:
-        """Subscribe to a run's events after the event ``after``.
+        """Subscribe to a run's events after the event ``after``. None: all events.
 
         The subscriber misses no event and gets none twice.
 
         Args:
-            text_after: The entry after which to subscribe to the run's live text too. None: only
-                events.
+            text_after: The id of a piece of the run's live text, after which to subscribe to that
+                text too. None: only events.
         """
         subscriber = Subscriber(run_id, after, text_after)
         with self._lock:
@@ -220,9 +220,9 @@ class EventHub:
                 raise
 
     def _positions(self) -> dict[str, ReadAfter] | None:
-        """Return the places after which to read each run.
+        """Return the positions after which to read each run, by the run's id.
 
-        They are the earliest places that a subscriber of the run needs.
+        They are the earliest positions that a subscriber of the run needs.
 
         Returns:
             None if there are no subscribers. The thread then ends.
@@ -243,9 +243,9 @@ class EventHub:
             }
 
     def _distribute(self, run_id: str, start: ReadAfter, batch: EventBatch) -> None:
-        """Deliver a batch that was read after a place.
+        """Deliver what was read of a run after ``start`` to its subscribers.
 
-        A subscriber that joined meanwhile at an earlier place is skipped: it would miss entries.
+        A subscriber that joined meanwhile at an earlier position is skipped: it would miss entries.
         """
         with self._lock:
             subscribers = [

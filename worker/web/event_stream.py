@@ -34,7 +34,11 @@ AWAY_SECONDS = 0.5
 
 
 class StreamEnd(Enum):
-    """Why no further item follows."""
+    """Why no further item follows.
+
+    The run has ended, was deleted, or all stored items are read and the client does not wait for
+    more.
+    """
 
     ENDED = "ended"
     GONE = "gone"
@@ -57,8 +61,8 @@ class StreamRead(Generic[T]):
     def is_all(self) -> bool:
         """Whether all stored items of an active run are read.
 
-        The live stream then switches from polling to the event hub. A batch that is not full counts
-        as all, because a busy run has new items at every read.
+        If so, the live stream switches from polling to the event hub. A batch that is not full
+        counts as all, because a busy run has new items at every read.
         """
         return (
             not self.ended
@@ -92,7 +96,7 @@ def read_events(
 
 
 class Source(Protocol[T]):
-    """The source of a run's stream, with the read position."""
+    """A run's stream, read from a position that moves on with each read."""
 
     run_id: str
 
@@ -103,11 +107,11 @@ class Source(Protocol[T]):
         """Subscribe to the items after the read position."""
 
     def items(self, entries: Sequence[Entry]) -> Sequence[T]:
-        """Return the items for the entries of a subscription."""
+        """Return a subscription's entries as items, and move the read position."""
 
 
 class EventSource:
-    """The events of a run after an event, or all."""
+    """A run's events after the event ``after``. None: all."""
 
     def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
         self.run_id = run_id
@@ -135,10 +139,7 @@ class EventSource:
 
 
 class TextSource:
-    """The events and live text of a run.
-
-    They begin after an item of its stream, or at the beginning.
-    """
+    """A run's events and live text after the item ``after`` of its stream. None: all."""
 
     def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
         self.run_id = run_id
@@ -154,7 +155,7 @@ class TextSource:
         return hub.join(self.run_id, self._reader.event, self._reader.text)
 
     def items(self, entries: Sequence[Entry]) -> Sequence[StreamItem]:
-        """Return the items for the entries."""
+        """Return the entries of a subscription as items of the stream."""
         return list(self._reader.items(entries))
 
 
@@ -209,8 +210,9 @@ async def _live_items(
 ) -> AsyncGenerator[Sequence[T]]:
     """Yield a run's new items in batches from the event hub.
 
-    A pause without new items yields an empty batch. It ends when the run seems to have ended, or
-    after IDLE_SECONDS without items. Then the caller reads the run again.
+    After ``pause`` seconds without new items, an empty batch is yielded. The generator ends when
+    the run seems to have ended, at ``until`` (``time.monotonic()``), or after IDLE_SECONDS without
+    items. Then the caller reads the run again.
     """
     subscriber = source.join(hub)
     try:

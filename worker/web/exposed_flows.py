@@ -1,4 +1,4 @@
-"""Flows exposed to clients of other protocols.
+"""Flows exposed to clients of other protocols (MCP, OpenAI).
 
 The module also waits until their runs end or ask something. The author of a flow exposes it with
 its attribute ``expose``. By default a flow is not exposed.
@@ -27,7 +27,7 @@ from perdure.worker.web.question_facts import open_question
 
 #: Protocols of other clients, as a flow names them in ``expose``.
 Protocol = Literal["mcp", "openai"]
-#: Seconds between two looks whether a run below asks a person something.
+#: Seconds between two checks whether a run below asks a person something.
 BELOW_SECONDS = 1.0
 #: Events after which a run may have an answer, or a question for a person.
 SETTLING = (*LAST, "interrupted")
@@ -108,10 +108,10 @@ def is_settled(run: Run) -> bool:
 
 
 async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: float) -> Run:
-    """Wait until a run ends or asks a person.
+    """Wait until a run ends or asks a person, and return it.
 
-    It returns the run, at the latest after ``seconds``. A run also asks a person if a run below it
-    does. If the state server does not answer meanwhile, the wait goes on.
+    It is returned as it is after ``seconds``, or when the hub is closed. A run also asks a person
+    if a run below it does. If the state server does not answer meanwhile, the wait goes on.
 
     Raises:
         RunNotFound: The run does not exist, or was deleted meanwhile.
@@ -133,9 +133,10 @@ async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: f
 
 
 async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: float) -> Run:
-    """Return a run when it is settled.
+    """Wait until a run ends or asks a person, and return it.
 
-    If the subscription or the time is over, it is returned as it is.
+    It is returned as it is at ``until`` (``time.monotonic()``), or when the hub ends the
+    subscription.
     """
     newest = await run_in_threadpool(runs.latest_events, run_id, 1)
     subscriber = hub.join(run_id, newest[-1].id if newest else None)
@@ -164,7 +165,8 @@ async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: fl
 def answer_text(run: Run) -> str:
     """Return a completed run's answer as text.
 
-    It is the spoken text or JSON. A run without an answer has its output.
+    It is the answer's text for people, or else JSON. If the run has no answer, it is made from the
+    run's output.
     """
     answer = run.output if run.answer is None else run.answer
     text = spoken_text(answer, run.output)

@@ -54,8 +54,8 @@ class Json(JSONResponse):
 class JsonRequest(Request):
     """A request whose body must be strict JSON.
 
-    All parsers read I-JSON (RFC 7493) alike. The size of the body is limited. FastAPI's limit
-    ``max_body_size`` is not used, because its error is always plain text.
+    It must be I-JSON (RFC 7493), which all parsers read alike, of at most ``most`` bytes. FastAPI's
+    limit ``max_body_size`` is not used, because its error is always plain text.
     """
 
     def __init__(self, request: Request, most: int) -> None:

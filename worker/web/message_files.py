@@ -44,9 +44,9 @@ def file_of_url(kind: str, url: Any, name: Any, media_type: Any = None) -> File:
 
 
 def file_of_base64(data: str, name: Any, media_type: Any) -> File:
-    """Return the file with these bytes in base64.
+    """Return the file whose bytes are ``data`` in base64.
 
-    Padding is optional, and both alphabets are accepted.
+    Padding is optional, and both of base64's alphabets are accepted.
 
     Raises:
         UnsupportedPart: The data is not base64.
@@ -66,7 +66,7 @@ def plain_type(media_type: Any) -> str:
     """Return a media type in lower case, without parameters.
 
     Returns:
-        The empty text if it is missing, or names a kind only: ``image``, ``image/*``.
+        '' if the media type is missing, or names a kind only: ``image``, ``image/*``.
     """
     text = media_type if isinstance(media_type, str) else ""
     base = text.partition(";")[0].strip().lower()

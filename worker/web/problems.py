@@ -1,6 +1,6 @@
 """Errors of the API as problem details (RFC 9457).
 
-Every route of the API has them, wherever the router is mounted.
+Every route of the API responds to errors with them, wherever the router is mounted.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ TAKE_FILES = frozenset(
 class ProblemRoute(SharedRoute):
     """A route with problem details and strict JSON.
 
-    It reports errors as problem details. If it has a caller, the caller is authenticated before the
-    body is read. So a stranger cannot make the server parse anything.
+    It reports errors as problem details. If the route has a caller, the caller is authenticated
+    before the body is read. So a stranger cannot make the server parse anything.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -126,7 +126,10 @@ def caller_of(request: Request) -> Caller | None:
 
 
 def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response:
-    """Return the response with problem details for an error."""
+    """Return the response with problem details for an error.
+
+    ``more`` are further fields of the details.
+    """
     cls = http_class(type(error))
     if cls is PerdureError:
         logger.error(
@@ -184,7 +187,8 @@ def details(
 ) -> Response:
     """Return a response with problem details (RFC 9457).
 
-    ``type`` is a name and not an address, so there is nothing to download.
+    ``word`` becomes the end of ``type``, which is a name and not an address, so there is nothing to
+    download. ``more`` are further fields.
     """
     content = {
         "type": f"urn:perdure:{word}",

@@ -25,7 +25,7 @@ def pending(run: Run) -> PendingInterrupt | None:
 def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
     """Return the open question of a run, or None.
 
-    If the run waits for its children, it is the first question of the runs below it.
+    If the run waits for its children, it is the first open question of the runs below it.
     """
     own = pending(run)
     if own is not None or not run.details.get("waits_for_children"):
@@ -34,15 +34,15 @@ def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
 
 
 def question_key(run_id: str, waiting: PendingInterrupt) -> str:
-    """Return a question's name, unique in a run and the runs below."""
+    """Return a question's name, unique among those of run ``run_id`` and the runs below."""
     return waiting.id if waiting.run_id == run_id else f"{waiting.run_id}/{waiting.id}"
 
 
 def question_facts(run_id: str, waiting: PendingInterrupt) -> dict[str, Any]:
-    """Return a question as JSON data.
+    """Return a question as JSON data, with the expected form of the answer.
 
-    It includes the expected form of the answer. A question of a run below it has the id of that
-    run.
+    ``run_id`` is the run that the client has started. If a run below it asks the question, the data
+    has that run's id and flow.
     """
     facts: dict[str, Any] = {"id": waiting.id, "kind": waiting.kind, "text": waiting.question}
     if waiting.run_id != run_id:

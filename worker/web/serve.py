@@ -20,8 +20,8 @@ from perdure.worker.web.connections import BoundedConnection
 class StreamCloser:
     """An app that ends its streams on shutdown.
 
-    Other responses finish. A stream ends with a complete response, so the client sees no error. It
-    reconnects where it stopped, and reaches another server or the next one.
+    Other responses finish. A stream ends with a complete response, so the client sees no error. The
+    client reconnects where it stopped, and reaches another server process or the next one.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""The services of routes: the client, the event hub and the callers with which they serve requests.
+"""Services of the HTTP routes: the client, the event hub and the function that finds the caller.
 
 All apps of a process share their routes, so a route finds its services with each request.
 """
@@ -23,7 +23,7 @@ def _no_caller(request: Request) -> Caller:
 
 @dataclass(frozen=True)
 class Services:
-    """The services of the routes of an app or router.
+    """What the routes of an app or router need to serve requests.
 
     Attributes:
         hub: The event hub from which streams read.
@@ -36,14 +36,14 @@ class Services:
 
     @property
     def most_bytes(self) -> int:
-        """The maximum size of a request's body, without files."""
+        """The maximum size of a request's body in bytes, without files."""
         return most_bytes(self.client.settings)
 
 
 def services_of(request: Request) -> Services:
     """Return the services of a request's route.
 
-    If apps share the route, they are the services of the app.
+    If several apps share the route, they are the services of the app that serves the request.
     """
     services = getattr(request.scope.get("route"), "services", None) or request.app.state.services
     assert isinstance(services, Services)
@@ -60,9 +60,10 @@ RouteServices = Annotated[Services, Depends(_services)]
 
 
 def authorize(request: Request) -> None:
-    """Make the client of a request's caller.
+    """Put a client with the rights of the request's caller into the request.
 
-    A route's function takes it as ``Runs``. It is a dependency of every route that has a caller.
+    A route's function takes that client as ``Runs``. This is a dependency of every route that has a
+    caller.
 
     Raises:
         Unknown: The caller is not known.

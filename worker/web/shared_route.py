@@ -62,7 +62,7 @@ class SharedRoute(APIRoute):
     def under(
         self, prefix: str, dependencies: Sequence[Depends], services: Services | None
     ) -> Self:
-        """Return this route under a path, with dependencies before its own."""
+        """Return a copy of this route under ``prefix``, with ``dependencies`` before its own."""
         options = self._all_options()
         options["dependencies"] = [*dependencies, *self.dependencies]
         route = type(self)(prefix + self.path, self.endpoint, **options)
@@ -83,7 +83,7 @@ def routes_under(
     *routers: APIRouter,
     services: Services | None = None,
 ) -> list[SharedRoute]:
-    """Return routers' routes under a path, with dependencies before their own."""
+    """Return copies of routers' routes under ``prefix``, with ``dependencies`` before theirs."""
     routes = []
     for router in routers:
         for route in router.routes:

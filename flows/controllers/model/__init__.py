@@ -209,10 +209,10 @@ class ModelController(Controller):
         return decisions[0]
 
     async def _first_reply(self, names: ToolNames, context: RoundContext) -> tuple[Reply, bool]:
-        """Return the first reply of a model, and whether tools were offered.
+        """Ask the models in order. Return the first reply, and whether commands were tools.
 
         Raises:
-            BadReply: The reply decides nothing.
+            BadReply: The provider refused a tool call of the model.
             RetryableError, FatalError: There was no reply; see ``candidates.error_of``.
         """
         candidates = candidates_of(self.settings, context)
@@ -269,7 +269,7 @@ class ModelController(Controller):
         """Open a target's model for this round's request.
 
         Raises:
-            ModelFailed: No stand-in has its name.
+            ModelFailed: The target names a stand-in that does not exist.
         """
         if stand_in_for(target.model) is not None:
             try:
@@ -301,7 +301,11 @@ class ModelController(Controller):
         return amounts if money is None else {**amounts, "money": money}
 
     def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
-        """Return this round's model request, as JSON data for people."""
+        """Return this round's model request, as JSON data for people.
+
+        Args:
+            tools: Whether commands are tools, if the setting ``reply`` is ``auto``.
+        """
         names = ToolNames(each["name"] for each in context.commands)
         has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
         prompt = prompt_of(self.settings, context, names, has_tools)
@@ -346,7 +350,7 @@ class ModelController(Controller):
         return replace(reply, dropped_to=prompt.dropped_to, compacts_to=prompt.compacts_to)
 
     def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
-        """Raise FatalError if a money budget has no known price.
+        """Raise ModelFailed if the run has a money budget and the model's price is unknown.
 
         This applies only to flows that set ``unpriced: refuse``.
         """
@@ -405,7 +409,7 @@ class ModelController(Controller):
 def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
     """Return the facts that identify a prompt in an event.
 
-    With them, it can be built again and compared.
+    With them, the prompt can be built again and compared.
     """
     traces: dict[str, Any] = {"turns": len(context.history), "digest": prompt.digest}
     return traces if tools else {**traces, "tools": False}

@@ -95,7 +95,7 @@ def _chosen(settings: ModelSettings, name: str) -> ModelKeys:
 
 
 def _candidate(keys: ModelKeys, settings: ModelSettings, context: RoundContext) -> Candidate:
-    """Return the model, server and key of an entry. The entry is one of the flow's models."""
+    """Return the candidate for one of the flow's models, with its server, key and price."""
     price = keys.price or settings.price
     if (name := stand_in_for(keys.model or context.endpoint.model)) is not None:
         return Candidate(Target(name), price)
@@ -138,7 +138,7 @@ def _counts(error: Exception) -> bool:
 
 
 def _is_patience_over(failure: Failure, seconds: float | None, context: RoundContext) -> bool:
-    """Return whether a busy provider has used up the patience. The run then asks another model."""
+    """Return whether a provider has been busy for ``seconds``. None: it may be busy for ever."""
     if seconds is None:
         return False
     if seconds == 0:

@@ -75,7 +75,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMessage:
-    """The result of a call. ``call`` and ``name`` identify the call."""
+    """The result of a tool call. ``call`` is the id of the call, ``name`` the tool."""
 
     call: str
     name: str
@@ -113,17 +113,18 @@ class Reply:
         calls: The calls in their order.
         usage: None if the provider did not report it.
         model: The name of the model that answered.
-        ended: Why it ended: ``stop``, ``length`` (the token limit was reached), ``tool_call``,
-            ``content_filter``, ...
-        thinking: Its reasoning, for people. It is never sent back as the model's text.
+        ended: Why the reply ended: ``stop``, ``length`` (the token limit was reached),
+            ``tool_call``, ``content_filter``, ...
+        thinking: The model's reasoning, for people. It is never sent back as the model's text.
         kept: The provider's own form of the reply, to be sent back. Empty if text and calls are
             complete.
         refusal: Why the model or its provider refuses to continue, in their words. Empty without a
             refusal.
         fault: The fault that the provider found in the model's output. Empty if it found none.
-        dropped_to: The number of the turn after the gap, if the window of the request had just
-            dropped. See ``history_window``.
-        compacts_to: The number of the turn after the next gap, if the reply is a summary.
+        dropped_to: If the request was the first to leave out certain old turns: the number of the
+            turn after them. See ``history_window``.
+        compacts_to: If the reply is a summary of old turns that later requests leave out: the
+            number of the turn after them.
     """
 
     text: str
@@ -147,7 +148,7 @@ class RequestSettings:
         timeout_seconds: Time limit of the whole request.
         temperature, max_tokens: None leaves them to the provider.
         more: Further settings of the model library, with references to secrets instead of secrets.
-        run_id: The run that asks. Its requests share a provider's cache.
+        run_id: The id of the run. Its requests share a provider's cache.
     """
 
     timeout_seconds: float
@@ -165,7 +166,7 @@ FailureKind = Literal["busy", "incomplete", "gone", "rejected", "refused", "repl
 
 
 class ModelFailed(Exception):
-    """A request failed.
+    """Raised when a request to a model failed.
 
     Args:
         error: The error to raise: RetryableError, FatalError or BadReply.

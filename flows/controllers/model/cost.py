@@ -60,7 +60,10 @@ def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
 def price_of(
     target: Target, tokens_in: float, tokens_out: float, price: PriceKeys | None = None
 ) -> float | None:
-    """Return the price of this many tokens in US dollars. It is the cost of a request to the model.
+    """Return the cost in US dollars of a request with this many input and output tokens.
+
+    Args:
+        price: The flow's price. None: the model library's price list.
 
     Returns:
         None if no price is known.
@@ -107,7 +110,8 @@ def next_estimate(
 ) -> dict[str, float]:
     """Return the estimated spending of a run's next request, by budget.
 
-    It uses the last request's numbers, the turns added since, and twice the last reply.
+    It uses the last request's numbers (``figures``), the turns added since, and twice the last
+    reply.
     """
     read, wrote, money, turns = last
     added = sum(_bytes_of_turn(turn) for turn in context.history[int(turns) :])

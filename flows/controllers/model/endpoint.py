@@ -25,14 +25,14 @@ UNNAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a request.
+    """The target of a model request.
 
     Attributes:
-        model: ``provider:name`` without ``url``, else the server's own name for it. None: the first
-            model of the server.
+        model: ``provider:name`` without ``url``, else the server's own name of the model. None: the
+            first model of the server.
         url: Base URL of a server that speaks OpenAI's protocol.
         key: Reference to the key (``env:NAME``). None for the provider's own variable, or no key.
-        by_default: Whether to use ``DEFAULT_KEY`` if this process has it.
+        by_default: Whether to use the variable ``DEFAULT_KEY`` if this process has it.
         provider: Arguments of the provider's class, with references to secrets instead of secrets.
     """
 

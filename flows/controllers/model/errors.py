@@ -86,6 +86,7 @@ def failed(
 
     Args:
         model: The model's name in errors.
+        secrets: Texts that the error must not show.
         reply_format: The flow's setting ``reply``. If the model refuses tools, the error suggests
             the alternative.
         has_answered: False if not even the beginning of a reply arrived.
@@ -246,10 +247,10 @@ def _read(body: Any) -> Any:
 
 
 def _failed_call(body: Any) -> str | None:
-    """Return the tool call that the provider refused. It does not fit the tool's schema.
+    """Return the tool call that the provider refused, because it does not fit the tool's schema.
 
     Returns:
-        None if the provider refused something else.
+        An empty text if the provider does not show the call. None if it refused something else.
     """
     content = _read(body)
     # Some libraries pass only the value of "error".
@@ -260,9 +261,9 @@ def _failed_call(body: Any) -> str | None:
 
 
 def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
-    """Return whether an unsent request would fail again each time.
+    """Return whether a request was not sent because a setting or a credential is wrong.
 
-    A setting or a credential is missing or wrong then.
+    Another attempt would fail, too.
     """
     for each in _chain(error):
         package = type(each).__module__.partition(".")[0]
@@ -298,6 +299,9 @@ REFUSAL = "refusal"
 
 def refused(reply: Reply, becomes: str) -> Interrupt:
     """Return the question to a person after a model's refusal.
+
+    Args:
+        becomes: The flow's setting ``refusal``.
 
     Raises:
         FatalError: The flow does not set ``refusal: ask``, so the refusal ends the run.

@@ -65,7 +65,7 @@ def tokens_of(file: FileReference | File) -> float:
 def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
     """Return a user message with files, each below its name.
 
-    A file that no model takes has the line only, so that the model can name it to a command.
+    A file that no model takes is only named, so that the model can pass its name to a command.
     """
     attached: list[AttachedFile] = []
     for each in references:
@@ -78,7 +78,7 @@ def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
 
 
 def shown_files(references: Iterable[FileReference]) -> list[UserMessage]:
-    """Return the user message that shows files of commands.
+    """Return the user message that shows files from results of commands.
 
     Returns:
         A list of this message. It is empty if there are no files that a model takes.

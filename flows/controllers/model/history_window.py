@@ -1,10 +1,10 @@
 """The window: which turns of a history a request contains.
 
-It contains whole groups only, so a call is never separated from its answer.
+The window contains whole groups only, so a call is never separated from its answer.
 
 A provider's cache holds the beginning of the last request. So the window does not move with each
-reply. When the history overflows it, it drops to about half, and stays there until it overflows
-again. Between two drops, a request begins with all messages of the request before it.
+reply. When the history overflows the window, the window drops to about half, and stays there until
+the next overflow. Between two drops, a request begins with all messages of the request before it.
 
 The first reply after a drop keeps the place where the window begins (``MARK``), so the place
 follows from the history alone. See docs/internals/decisions/0054-a-window-moves-in-big-steps.md.
@@ -56,11 +56,12 @@ class WindowView:
     """The part of the history that is shown.
 
     Attributes:
-        first: The groups before the gap.
+        first: The groups before the gap, which are the turns that are left out.
         left_out: The number of turns in the gap, including turns deleted from the run.
         last: The groups after the gap.
         dropped_to: The number of the turn after the gap, if the window has just dropped.
-        compacts_to: The number of the turn after the next gap, if a summary is due before it.
+        compacts_to: The number of the turn after the gap in later requests, if this request must
+            first ask for a summary of that gap.
         summary: The model's summary of the turns in the gap, or an empty text.
     """
 
@@ -84,11 +85,11 @@ class _Newest(NamedTuple):
     """The newest groups of a history, newest first. Summaries are left out.
 
     Attributes:
-        has_gap: Whether older ones are left out. If the window overflows, the last group is the
+        has_gap: Whether older groups are left out. If the window overflows, the last group is the
             first that does not fit.
         dropped_to: The number of the turn with which the window began after its last drop, if the
             last group begins there; else None.
-        summary: The model's summary of the turns before it, or an empty text.
+        summary: The model's summary of the turns before that one, or an empty text.
     """
 
     groups: list[_Placed]
@@ -109,8 +110,9 @@ def shown(
     necessary. If the oldest are gone, the view begins with the gap.
 
     Args:
-        compacts: Whether a summary is due before the window drops. The request for it contains the
-            turns of the last request, and all turns since.
+        tokens_of: Estimates the tokens of a group.
+        compacts: Whether a summary is due before the window drops. The request for a summary
+            contains the turns of the last request, and all turns since.
     """
     oldest_room = window.tokens * FIRST_SHARE
     view = _view(history, window, tokens_of, oldest_room)
@@ -129,7 +131,11 @@ def _view(
     tokens_of: Callable[[Group], float],
     oldest_room: float,
 ) -> WindowView:
-    """Choose the turns. The oldest may take ``oldest_room`` tokens."""
+    """Choose the turns for a request without a summary. See ``shown``.
+
+    Args:
+        oldest_room: Maximum tokens of the oldest groups.
+    """
     newest = _newest(history, window, tokens_of)
     groups = newest.groups
     if not newest.has_gap:
@@ -194,7 +200,7 @@ def is_summary(group: Group) -> bool:
 
 
 def _mark_of(group: Group) -> int | None:
-    """Return the first turn of a request's window after a drop. None if the reply has no mark."""
+    """Return the number of the turn after the gap that a reply noted (``MARK``), or None."""
     command = group[0].command
     mark = None if command is None else command.extras.get(MARK)
     return mark if isinstance(mark, int) else None

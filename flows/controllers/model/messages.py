@@ -58,7 +58,7 @@ def instructions(commands: Sequence[Mapping[str, Any]]) -> str:
 BYTES_A_TOKEN = 3
 #: Bytes of a message besides its text.
 FRAME = 20
-#: Reads an artifact of the run by name; raises KeyError.
+#: Returns the text of an artifact of the run by name. Raises KeyError if the run does not have it.
 Artifact = Callable[[str], str]
 
 
@@ -78,7 +78,7 @@ def history_messages(
     A sentence replaces the turns that are left out, with the model's summary if there is one.
 
     Args:
-        tools: Whether commands were called as tools. Otherwise both sides use JSON.
+        tools: Whether commands are called as tools. Otherwise the replies are JSON texts.
         artifact: Reads the provider's form of long replies. None: such replies consist of text and
             calls only.
     """
@@ -230,7 +230,7 @@ def _assistant_message(
 
 
 def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
-    """Return a stored reply in its provider's form. The provider wants it sent back like that.
+    """Return a stored reply in its provider's form, in which the provider wants it back.
 
     Returns:
         An empty text if that form was not stored or no longer exists.

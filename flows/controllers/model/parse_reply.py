@@ -1,7 +1,7 @@
 """Conversion of a model's reply to decisions.
 
-Each of its calls becomes a command, or a BadReply with its fault. A reply in words is text without
-a call of a command. The flow's key ``words`` decides how it is used.
+Each call of a reply becomes a command, or a BadReply with its fault. A reply in words is text
+without a call of a command. The flow's key ``words`` decides how such a reply is used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def is_in_words(reply: Reply, names: ToolNames) -> bool:
 
 
 def saying(extras: Mapping[str, Any]) -> Command:
-    """Convert a text-only reply to a command for the history."""
+    """Return the command that stands for a text-only reply in the history.
+
+    ``extras`` are the parts of the reply (``beside``).
+    """
     return Command(SAY, {}, {**extras, MARK: True})
 
 
@@ -71,7 +74,7 @@ def decided(
     """Return the decision for a text-only reply.
 
     With ``words: answer`` the text is the run's answer. With ``words: person`` a person is asked.
-    (``words: ask`` treats the reply as a bad one, elsewhere.)
+    (``words: ask`` treats the reply as a bad one, elsewhere.) ``extras``: see ``beside``.
     """
     if words == "answer":
         return Command(
@@ -89,9 +92,9 @@ def decided(
 
 
 def can_end(context: RoundContext) -> bool:
-    """Return whether ``finish`` takes only an answer, as text.
+    """Return whether a reply in text can end the run: ``finish`` needs only an answer, as text.
 
-    Otherwise a reply in text cannot end the run, and the model is asked for a call.
+    Otherwise the model is asked for a call.
     """
     finish: Mapping[str, Any] = next(
         (each for each in context.commands if each["name"] == "finish"), {}
@@ -126,7 +129,7 @@ def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
 
 
 def summary_turn(reply: Reply) -> Turn:
-    """Convert a reply to a turn with the model's summary. It sums up the turns before a gap.
+    """Convert a reply to a turn with its summary of turns that later requests leave out.
 
     A reply without text makes an empty summary, so that the run goes on.
     """
@@ -136,7 +139,7 @@ def summary_turn(reply: Reply) -> Turn:
 
 
 def answer_to(turn: Turn) -> Any:
-    """Return a person's answer to a text-only reply. The turn has stored it.
+    """Return a person's answer to a text-only reply, as stored in its turn.
 
     Returns:
         None if no person was asked, because the reply was a bad one.
@@ -145,7 +148,7 @@ def answer_to(turn: Turn) -> Any:
 
 
 def bad(error: BadReply, extras: Mapping[str, Any]) -> BadReply:
-    """Return a bad reply's error with the reply's text added. The text is shown later.
+    """Return a bad reply's error with the reply's text added, which later requests show.
 
     An error that names a command already is returned unchanged.
     """
@@ -246,8 +249,8 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
 def beside(reply: Reply) -> dict[str, Any]:
     """Return the parts of a reply besides its calls.
 
-    This is a thought for people, the provider's form of the reply that must be sent back, and the
-    beginning of its window.
+    These are a thought for people, the provider's form of the reply that must be sent back, and
+    the number of the turn after the gap (``Reply.dropped_to``).
     """
     spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
     thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)

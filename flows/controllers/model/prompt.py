@@ -1,7 +1,7 @@
 """The prompt of a round: the chat messages and the tools of one request to a model.
 
-It is a pure function of the round's context. So no part of it is stored, and ``perdure show RUN
---prompt STEP`` builds it again.
+The prompt is a pure function of the round's context. So no part of it is stored, and ``perdure show
+RUN --prompt STEP`` builds it again.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Prompt:
     Attributes:
         messages: The chat messages, oldest first.
         tools: The commands as tools; empty if the prompt lists them as text.
-        dropped_to: The number of the turn after the gap, if the window has just dropped.
-        compacts_to: The number of the turn after the next gap, if the model is asked for a summary.
+        dropped_to, compacts_to: As in ``history_window.WindowView``. ``compacts_to`` is None unless
+            the model is asked for a summary.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -161,7 +161,7 @@ def _feedback(feedback: Any, context: RoundContext, visible: WindowView) -> list
 
 
 def _with_passing(lasting: list[ChatMessage], passing: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages, with the passing ones at the end. No later request repeats those."""
+    """Return the lasting messages, then the passing ones, which no later request repeats."""
     if not passing:
         return lasting
     last = lasting[-1]
@@ -179,7 +179,7 @@ def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
 def _data_of(message: ChatMessage) -> dict[str, Any]:
     """Return a chat message as JSON data for people.
 
-    Of the provider's own form of a reply, which is sent back to it, it has the size only.
+    The provider's own form of a reply, which is sent back to the provider, appears as its size.
     """
     match message:
         case SystemMessage(text):

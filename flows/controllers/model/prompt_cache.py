@@ -22,7 +22,7 @@ from perdure.flows.controllers.model.provider_files import content_with_files
 _MUST_BE_ASKED = frozenset({"anthropic", "bedrock", "openrouter"})
 #: Those among them that can end the cached part within the last message.
 _TAKES_POINTS = frozenset({"anthropic", "bedrock"})
-#: Of OpenAI. Other servers of its protocol may refuse the name of a setting that they do not know.
+#: OpenAI's host. Other servers of its protocol may refuse a setting that they do not know.
 _OPENAI_HOST = "api.openai.com"
 #: The library's settings that ask Anthropic for a cache with marks in the request's parts. A server
 #: of another owner may not know the newer way, which is one mark for the whole request.
@@ -32,9 +32,7 @@ _ANTHROPIC_HOST = "api.anthropic.com"
 
 
 def with_caching(options: Mapping[str, Any], model: Model, run_id: str) -> dict[str, Any]:
-    """Return a request's settings with those for caching.
-
-    They ask the model's provider to use its cache.
+    """Return a request's settings, with those that ask the provider to use its cache.
 
     Args:
         options: The settings of the flow. They have precedence: if any of them is about a cache,

@@ -1,4 +1,4 @@
-"""The adapter to pydantic-ai: one streamed request each round, and nothing that goes on by itself.
+"""The adapter to pydantic-ai: one streamed request each round, without retries of the library.
 
 This module is imported only when a request is made.
 """
@@ -80,7 +80,7 @@ _first_models: dict[str, str] = {}
 
 
 class LibraryModel:
-    """A model of the library, opened for one round."""
+    """A model of the model library (pydantic-ai), opened for one round."""
 
     def __init__(
         self, model: TheirModel, target: Target, reply_format: str, done: DoneMarker
@@ -325,7 +325,8 @@ def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Pie
     """Return the piece of a streamed reply in one event. None if the event has none.
 
     Args:
-        tools: the tools of the calls so far, by their place in the reply. A new call is added.
+        tools: the tools of the calls so far, by the call's position in the reply. This function
+            adds a new call.
     """
     if isinstance(event, theirs.PartStartEvent):
         match event.part:

@@ -103,7 +103,7 @@ def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
 
 
 class CompatibleChatModel(OpenAIChatModel):
-    """A model whose replies have ``cost``, if reported. The cost is in their provider's details."""
+    """A model whose replies have the reported cost, as ``cost`` in ``provider_details``."""
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
@@ -178,9 +178,9 @@ def send_reasoning(model: Any) -> None:
 def takes_reasoning(model: Any, response: ModelResponse) -> bool:
     """Return whether Groq accepts an earlier reply's reasoning.
 
-    It depends on the model of the request. Groq refuses reasoning in a request to a model that has
-    none, so a reply of another model is sent without it. It uses the reasoning of replies with tool
-    calls. It drops that of answers, as these models' format requires.
+    Groq refuses reasoning in a request to a model that has none, so a reply of another model is
+    sent without it. Groq uses the reasoning of replies with tool calls. It drops the reasoning of
+    answers, as these models' format requires.
     """
     if not getattr(model, _MARK, False) or response.model_name != model.model_name:
         return False
@@ -270,7 +270,7 @@ async def model_of(
     Its connections are closed with ``stack``.
 
     Args:
-        secret: Its key; None for the provider's own variable or no key.
+        secret: The API key; None for the provider's own variable or no key.
         arguments: Arguments of the provider's class.
 
     Raises:
@@ -318,9 +318,7 @@ async def model_of(
 
 
 def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitable[Any] | None:
-    """Return a watched HTTP client for a model provider's class. It must be awaited.
-
-    It watches each response for the end of the reply.
+    """Return an HTTP client for a provider's class, to be awaited. ``done`` watches its responses.
 
     Returns:
         None if the class does not take such a client.

@@ -1,7 +1,7 @@
 """Files as message parts of the model library (pydantic-ai).
 
-The library turns them into the provider's form: data URLs, file parts, or blocks. It is imported
-only when a request is made.
+The library turns them into the provider's form: data URLs, file parts, or blocks. This module is
+imported only when a request is made.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def shown_in(messages: Sequence[ChatMessage]) -> list[File]:
 
 
 def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed:
-    """Return the failure of a request that showed files. If it is permanent, it names them.
+    """Return the failure of a request that showed files. A permanent failure names the files.
 
-    Most servers refuse a picture that their model cannot see in words of their own, or in none.
+    If a model cannot see pictures, the error texts of most servers do not say so clearly.
     """
     if not isinstance(failure.error, FatalError) or not files:
         return failure
@@ -77,7 +77,7 @@ def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed
 
 
 def is_refused_here(error: Exception) -> bool:
-    """Return whether the library refuses this file for the provider."""
+    """Return whether an error means that the model library itself refuses a file."""
     return isinstance(error, UserError | NotImplementedError | AssertionError) or (
         type(error) is RuntimeError
     )

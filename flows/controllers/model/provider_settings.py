@@ -48,7 +48,7 @@ OBJECTS = re.compile(r"client$|^credential|^retry_options$|^(args|kwargs|self)$"
 
 
 def faults_of_settings(settings: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the faults of a flow's key ``settings``. They are the request settings of its model."""
+    """Yield the faults of a flow's key ``settings``, the request settings of its model."""
     from pydantic_ai.settings import ModelSettings
 
     base = dict(ModelSettings.__annotations__)
@@ -85,10 +85,7 @@ def faults_of_settings(settings: Mapping[str, Any]) -> Iterator[Fault]:
 def faults_of_provider(
     arguments: Mapping[str, Any], model: str | None, base_url: str | None, api_key: str | None
 ) -> Iterator[Fault]:
-    """Yield the faults of a flow's key ``provider``.
-
-    They are the arguments of the provider's class.
-    """
+    """Yield the faults of a flow's key ``provider``, the arguments of the provider's class."""
     prefix, colon, _ = (model or "").partition(":")
     if not colon or base_url is not None:
         yield ("provider",), "it requires model: PROVIDER:NAME in the flow, and excludes base_url"
@@ -127,9 +124,7 @@ def faults_of_provider(
 
 
 def arguments_of(provider: str) -> set[str]:
-    """Return the provider arguments that a file can express.
-
-    They are names of arguments of its class.
+    """Return the names of the arguments of a provider's class that a file can express.
 
     Returns:
         An empty set if the class is not available here.
@@ -147,7 +142,10 @@ def arguments_of(provider: str) -> set[str]:
 
 
 def resolved(value: Any, what: str) -> Any:
-    """Replace each ``env:NAME`` by its secret, recursively. The value is a model's configuration.
+    """Replace each ``env:NAME`` in a model's configuration by its secret, recursively.
+
+    Args:
+        what: The name of the value, for errors.
 
     Raises:
         FatalError: A referenced variable is missing.
@@ -178,7 +176,10 @@ def _names_of_provider(prefix: str) -> list[str] | None:
 
 
 def _fault_of(owner: Any, name: str, value: Any) -> str | None:
-    """Return why the model library refuses a request setting.
+    """Return why the model library refuses the value of a request setting.
+
+    Args:
+        owner: The library's class that declares the setting.
 
     Returns:
         None if the value is valid or cannot be checked.

@@ -1,7 +1,7 @@
 """Conversion of a provider's response to its stored form. Later requests send it back.
 
-It keeps reasoning, signatures and ids of the parts. The library knows the requirements of each
-provider, and leaves out parts that another provider cannot read.
+The stored form has reasoning, signatures and ids of the parts. The model library knows what each
+provider requires, and leaves out parts that another provider cannot read.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def kept_of(
 def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse | None:
     """Restore a model's response from a chat message's JSON text.
 
-    It contains only calls that have an answer. Reasoning that ``model`` would read as its own text
-    is left out: reasoning of another provider, and reasoning that can only be sent between tags.
+    The response contains only calls that have an answer. Reasoning that ``model`` would read as its
+    own text is left out: reasoning of another provider, or which can only be sent between tags.
 
     Returns:
         None if the message has no usable response.
@@ -139,9 +139,9 @@ def _is_blank(part: theirs.ModelResponsePart) -> bool:
 def _would_be_words(
     part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model
 ) -> bool:
-    """Return whether the library would send reasoning between tags.
+    """Return whether the library would send reasoning between tags in the reply's text.
 
-    It would be inside the reply's text. The model would read it there as its own text.
+    The model would read it there as its own text.
     """
     if (
         part.provider_name or response.provider_name

@@ -107,8 +107,8 @@ class FallbackKeys(BaseModel):
     """When a round asks its next model; the key ``fallback``.
 
     Attributes:
-        busy_seconds: How long a provider may be busy or away (429, 5xx, no connection) before. 0:
-            not at all. None: as long as the round waits for its provider.
+        busy_seconds: Seconds for which a provider may be busy or away (429, 5xx, no connection)
+            before the next model is asked. None: as long as the round waits for its provider.
         incomplete: After the last attempt whose reply broke off or took too long.
         gone: If the model cannot be used: it is unknown, its key is missing or refused, or its
             quota is exhausted.

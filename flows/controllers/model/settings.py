@@ -146,11 +146,11 @@ class ModelSettings(BaseModel):
             tools if the model has them.
         words: The use of a reply that calls no command although it could; see
             ``parse_reply.Words``.
-        temperature, max_tokens: As for each reply.
+        temperature, max_tokens: The temperature and the maximum tokens of each reply.
         timeout_seconds: Time limit of one whole request, including its reply.
         window: How much of the history a request contains.
-        compaction: Whether the model writes a summary, in a round of its own, before the window
-            drops.
+        compaction: Whether the model writes a summary, in a round of its own, before requests leave
+            out more of the history.
         notes: The notes of earlier runs that the model reads and writes. None gives it none.
         refusal: The reaction to a model's refusal: ``end`` ends the run errored, ``ask`` asks a
             person.
@@ -225,7 +225,7 @@ SEVERAL = ("models", "allowed_models")
 
 
 def _faults_of_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault for each model key that is no reference. The text does not show the key."""
+    """Yield a fault for each API key that is not a reference. The text does not show the key."""
     places: list[tuple[tuple[str | int, ...], Any]] = [(("api_key",), values.get("api_key"))]
     for name in SEVERAL:
         entries = values.get(name)
@@ -288,7 +288,7 @@ def missing() -> str | None:
     return None if all(find_spec(package) for package in PACKAGES) else NEEDED
 
 
-#: The keys below a key, by its name.
+#: The definition of the keys below a key, by that key's name.
 KEYS: Mapping[str, type[BaseModel]] = {
     "price": PriceKeys,
     "window": WindowKeys,

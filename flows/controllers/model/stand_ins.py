@@ -1,6 +1,6 @@
 """Models that replace those of providers in this process, for tests. See ``FakeModel``.
 
-A flow names such a model ``fake:NAME``. A test can also put one in the place of every model.
+A flow names such a model ``fake:NAME``. A test can also replace every model by one of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _in_use: list[str] = []
 
 
 def keep(name: str, opener: Opener) -> None:
-    """Make a model known under ``fake:NAME`` in this process."""
+    """Make the model that ``opener`` returns known as ``fake:NAME`` in this process."""
     _openers[PREFIX + name] = opener
 
 
 def begin(name: str) -> None:
-    """Replace every model in this process by this one."""
+    """Replace every model in this process by the one kept under ``name``."""
     _in_use.append(PREFIX + name)
 
 

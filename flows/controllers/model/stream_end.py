@@ -46,8 +46,8 @@ class DoneMarker:
     """The state of an HTTP client's last response. Its ``watch`` is a response hook.
 
     Attributes:
-        is_seen: The response contained ``data: [DONE]``.
-        is_stream: The response was an event stream, or had an error status.
+        is_seen: Whether the response contained ``data: [DONE]``.
+        is_stream: Whether the response was an event stream, or had an error status.
         body: The beginning of a response that was not an event stream.
         refused_call: The error by which the provider refused the model's call in the stream; else
             None.

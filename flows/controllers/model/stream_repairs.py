@@ -122,7 +122,7 @@ class PartsOfReply(ModelResponsePartsManager):
             )
 
     def flush(self) -> Iterator[ModelResponseStreamEvent]:
-        """Add the rest of the text. It could have been the beginning of a tag."""
+        """Add the end of the text, held back because it could have been the beginning of a tag."""
         for segment in [] if self._splitter is None else self._splitter.flush():
             yield from super().handle_text_delta(
                 content=segment.content,
@@ -170,7 +170,8 @@ class _Call:
     def begins_another(self, index: Hashable | None, piece: _Piece) -> bool:
         """Return whether a piece of this index begins another call.
 
-        Its id says so, if it also has a name: some servers make up another id for each piece.
+        An id of its own is a sign only if the piece also has a name, or if this call is complete:
+        some servers make up another id for each piece.
         """
         if self.id is not None and piece.id is not None and piece.id != self.id:
             return piece.name is not None or self.is_whole

@@ -57,7 +57,7 @@ class ThoughtSplitter:
         self._held = ""
 
     def feed(self, piece: str) -> list[Segment]:
-        """Return the certain segments after another piece of text."""
+        """Add a piece of text, and return the segments that are certain now."""
         rest, self._held = self._held + piece, ""
         segments: list[Segment] = []
         while rest:

@@ -45,7 +45,7 @@ class BoundedStream(httpx2.AsyncByteStream):
             yield piece
 
     async def aclose(self) -> None:
-        """Close the body of a response of limited size."""
+        """Close the body."""
         await self._stream.aclose()
 
 
@@ -64,7 +64,7 @@ def bound(response: httpx2.Response) -> None:
 
 
 class _Decoder(codecs.BufferedIncrementalDecoder):
-    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session and is dropped.
+    """A decoder of UTF-8. A line of more than ``MOST_BYTES`` characters ends the session.
 
     Bytes that are no UTF-8 become U+FFFD. An error would stop the client library's reader (mcp
     2.3) without an end of the session, so that no later answer would be read.
@@ -116,7 +116,7 @@ _steps: ContextVar[Iterator[int]] = ContextVar("steps")
 
 
 class TooManySteps(Exception):
-    """A validation exceeded ``STEPS``.
+    """Raised when a validation exceeds ``STEPS``.
 
     References can nest a small schema into billions of checks.
     """
@@ -136,7 +136,7 @@ def counting() -> Iterator[None]:
 
 
 def bounded(kind: Any) -> Any:
-    """Return a jsonschema validator class that counts its checks. Each check is one step.
+    """Return the jsonschema validator class ``kind`` with checks that are counted as steps.
 
     Inside ``counting``, a check raises TooManySteps if the limit of steps is reached.
     """

@@ -23,9 +23,9 @@ MISSING = "it needs perdure[mcp], which is not installed here (pip install 'perd
 
 @dataclass(frozen=True)
 class RemoteTool:
-    """An MCP server's tool, as the ``takes`` of a command.
+    """An MCP server's tool, as function and arguments (``takes``) of a command.
 
-    The first method here that needs the server starts it or connects to it.
+    The first method that needs the server starts it or connects to it.
     """
 
     name: str
@@ -37,7 +37,7 @@ class RemoteTool:
 
     @property
     def missing(self) -> str | None:
-        """Why this machine cannot use MCP servers. It is a sentence, or None if it can."""
+        """Why this machine cannot use MCP servers, as a sentence. None if it can."""
         return None if importlib.util.find_spec("mcp") else MISSING
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -45,8 +45,11 @@ class RemoteTool:
 
         The one argument is named ``arguments``, since a tool's arguments may have any names.
 
+        Args:
+            what: The command's name, for errors.
+
         Raises:
-            BadReply: The server's schema does not accept them.
+            BadReply: The server's schema does not accept the arguments.
         """
         try:
             self.told().check(args, what)
@@ -96,7 +99,7 @@ class RemoteTool:
 class McpCommand(CommandSpec):
     """A command for a tool of an MCP server.
 
-    Its default description is the server's.
+    If it is given no description, it has the server's.
     """
 
     def schema(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def refers(value: str) -> bool:
 
 
 class Secrets:
-    """The secrets of one server.
+    """The secrets of one MCP server, read from the worker's environment.
 
     Args:
         what: The server's name in errors.
@@ -55,7 +55,7 @@ class Secrets:
         return {name: self._value(name, value) for name, value in values.items()}
 
     def cleaned(self, value: Any) -> Any:
-        """Remove the server's secrets from its data and files."""
+        """Return the server's data or file ``value`` with its secrets replaced."""
         if isinstance(value, str):
             return scrubbed(value, self._known)
         if isinstance(value, dict):
@@ -183,10 +183,7 @@ class ServerConfig(BaseModel):
 
     @property
     def key(self) -> str:
-        """A key that is equal for declarations of one server.
-
-        Equal declarations share a session.
-        """
+        """A key that is equal for declarations with the same connection. They share a session."""
         connection: dict[str, Any] = self.model_dump(
             mode="json", include={"command", "env", "url", "headers"}
         )

@@ -9,15 +9,18 @@ from typing import Any
 
 from perdure.flows.core.json_values import canonical
 
-#: The code of an error that has none, or none that is a number.
+#: The error code if the server sent no code, or a code that is not a number.
 NO_CODE = 0
 
 
 def understood(message: Any) -> Any:
-    """Return a server's message, or an answer for an invalid line. The line is no valid JSON-RPC.
+    """Return a server's message. Repair it if it is an answer that violates JSON-RPC.
 
     An error may be a text, or have no code, or a text as its code. The version may be missing.
     Other messages, and lines that answer nothing, are returned unchanged.
+
+    Args:
+        message: what the client library read: a message, or ValidationError for an invalid line.
     """
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
@@ -39,7 +42,7 @@ def understood(message: Any) -> Any:
 
 
 def _line_of(error: Any) -> dict[str, Any]:
-    """Return the object that the library could not read. Empty if it was no object."""
+    """Return the JSON object that the client library rejected with ``error``, or an empty dict."""
     for fault in error.errors(include_url=False):
         # A message that lacks a field of one kind of message is shown as a whole.
         if fault["type"] == "missing" and len(fault["loc"]) == 2:

@@ -51,8 +51,11 @@ class Tool:
     def check(self, args: Mapping[str, Any], what: str) -> None:
         """Validate a tool's arguments against its JSON schema.
 
+        Args:
+            what: The command's name, for errors.
+
         Raises:
-            BadReply: The schema does not accept them. The message names each such argument.
+            BadReply: The schema does not accept the arguments. The message names the wrong ones.
             FatalError: The schema is invalid or takes too many steps.
         """
         from referencing.exceptions import Unresolvable
@@ -120,7 +123,7 @@ TOLD_CHARACTERS = 2000
 
 
 class ToolFailed(PerdureError):
-    """The tool or its server returned an error. The controller sees it and may correct the call."""
+    """Raised if a tool or its server returns an error. The controller may correct the call."""
 
     code = "tool-failed"
 
@@ -130,6 +133,9 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 
     Pictures and other data are files under ``files``, which a command may return. Data that cannot
     be a file of a run is named under ``left_out``.
+
+    Args:
+        what: The tool and its server, for errors.
 
     Raises:
         ToolFailed: The tool reports an error, or its result cannot be stored.
@@ -173,7 +179,7 @@ def _as_json(text: str) -> Any:
 
 
 def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:
-    """Return a result's texts, files and names of other parts."""
+    """Return a result's texts, its files, and the names of data that cannot be a file."""
     texts: list[str] = []
     files: list[File] = []
     left_out: list[str] = []

@@ -32,7 +32,7 @@ _DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
 
 
 class McpSession:
-    """A session that opens at its creation. It ends with its server or with ``close``.
+    """A session with an MCP server. Its creation opens it; the server or ``close`` ends it.
 
     Args:
         name: The server's name in errors.
@@ -64,15 +64,15 @@ class McpSession:
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
 
     async def settle(self) -> None:
-        """Wait for the answer to a pending ping. It decides whether this has ended."""
+        """Wait for the answer to a pending ping, which decides whether the session has ended."""
         if self._ping is not None:
             await asyncio.wait({self._ping})
 
     async def tool(self, name: str, is_old: bool = False) -> Tool:
         """Return the server's declaration of a tool.
 
-        It waits until the server has listed its tools. The list is read again after the server has
-        reported a change, and before a tool counts as missing.
+        This waits until the server has listed its tools. The list is read again after the server
+        has reported a change, and before a tool counts as missing.
 
         Args:
             is_old: Whether to read the list again in any case.
@@ -152,7 +152,7 @@ class McpSession:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     def _check_alive(self, client: Client) -> None:
-        """Send a ping to a silent MCP server. Replace the server if it hangs.
+        """Send a ping to a silent MCP server. End the session if the server hangs.
 
         A server that answers the ping in time is only slow, and keeps its session.
         """
@@ -177,7 +177,7 @@ class McpSession:
             self._unwanted.set()
 
     def _inspect(self, message: Any) -> None:
-        """Read a server's message before the client library does."""
+        """Check a server's message before the client library does. Drop invalid tools."""
         method = getattr(getattr(message, "message", None), "method", None)
         if method == "notifications/tools/list_changed":
             self._is_list_old = True
@@ -263,7 +263,12 @@ class McpSession:
     def _judged(
         self, error: BaseException, served: list[McpTransport], what: str, seconds: float
     ) -> PerdureError:
-        """Translate a client library's exception to the round's error."""
+        """Translate a client library's exception to the round's error.
+
+        Args:
+            served: the outcomes of the HTTP requests that belong to the failed call.
+            what: the failed call, for the message.
+        """
         from mcp import MCPError
         from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
         from pydantic import ValidationError

@@ -82,7 +82,7 @@ class ProgramOutput(asyncio.Protocol):
 
 
 class _Watched:
-    """The stream of incoming messages. It sets ``ended`` when it ends.
+    """A stream of the server's messages. It sets ``ended`` when no further messages can arrive.
 
     Each message is passed to ``inspect`` before the client library reads it.
     """
@@ -92,10 +92,7 @@ class _Watched:
 
     @property
     def last_context(self) -> Any:
-        """The context (``contextvars``) of the server's last message.
-
-        The message was passed on in this context.
-        """
+        """The ``contextvars`` context in which the server's last message was passed on."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

@@ -1,6 +1,6 @@
 """The choice of the next commit to test.
 
-It is the commit that halves the remaining ones, or another one if that commit cannot be tested. git
+It is the commit that halves the remaining commits, or another commit if that cannot be tested. git
 itself weighs the commits (``git rev-list --bisect-vars``), merges included. The way around skipped
 commits is git's too. The same outcomes therefore lead to the same commits and the same answer as
 with ``git bisect run``.

@@ -47,7 +47,7 @@ class DemoRepository:
         good, bad: A tag and a branch.
         commits: The number of commits.
         test: A shell command that passes at good commits.
-        first_bad: The id of the commit that broke it.
+        first_bad: The id of the commit since which the test fails.
     """
 
     path: Path
@@ -92,7 +92,7 @@ def make_demo_repository(path: Path) -> DemoRepository:
 
 
 class _Story:
-    """Harmless commits, and among them the fault."""
+    """The commits of the demo repository: harmless ones, and the one with the fault."""
 
     def __init__(self, new: NewRepository) -> None:
         self.new = new
@@ -102,7 +102,7 @@ class _Story:
         self._made = 0
 
     def stock(self, parent: int, place: str) -> int:
-        """Add a harmless commit with a price list. Return its number."""
+        """Add a harmless commit with a price in the directory ``place``. Return its number."""
         self._made += 1
         goods = _GOODS[self._made % len(_GOODS)]
         files = {f"{place}/{goods}-{self._made}.txt": f"{goods} {self._made * 7 % 300 + 20}\n"}
@@ -116,7 +116,7 @@ class _Story:
         return commit
 
     def branch(self, branch: int, start: int, length: int) -> int:
-        """Add a branch of ``length`` commits. Return the last one's number."""
+        """Add ``length`` commits of a branch after ``start``. Return the number of the last."""
         tip, name = start, _GOODS[branch]
         for position in range(length):
             if (branch, position) == _FAULT:

@@ -12,7 +12,7 @@ _GIT_KEPT = frozenset(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the environment without GIT_* and PERDURE_* variables, plus ``more``.
+    """Return this process's environment without GIT_* and PERDURE_* variables, plus ``more``.
 
     GIT_* variables would redirect git (except those in ``_GIT_KEPT``, which stay). PERDURE_*
     variables may contain passwords.

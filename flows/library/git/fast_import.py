@@ -16,7 +16,7 @@ _FIRST_DATE = 1_700_000_000
 
 @dataclass
 class NewRepository:
-    """The commits to write, in order. A commit names its parents by their numbers, from 0."""
+    """The commits of a repository to create, in order. A commit has a number, from 0."""
 
     _stream: list[bytes] = field(default_factory=list)
     _commits: int = 0
@@ -30,7 +30,10 @@ class NewRepository:
     ) -> int:
         """Add a commit, and return its number. ``write`` writes the repository later.
 
-        Its files are the files of its first parent, updated with ``files``.
+        Its files are those of its first parent, updated with ``files`` (texts by path).
+
+        Args:
+            parents: the numbers of the parent commits.
         """
         number = self._commits
         self._commits += 1

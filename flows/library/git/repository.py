@@ -52,7 +52,7 @@ class Repository:
         """Return the full id of a revision's current commit.
 
         Raises:
-            FatalError: It names no commit.
+            FatalError: The revision names no commit.
         """
         parsed = None
         if revision and not revision.startswith("-") and "\0" not in revision:
@@ -67,7 +67,7 @@ class Repository:
         return _text(parsed.stdout).strip()
 
     def is_ancestor(self, older: str, newer: str) -> bool:
-        """Return whether ``newer`` contains ``older``, or is the same."""
+        """Return whether commit ``older`` is ``newer`` itself or an ancestor of it."""
         compared = _git(self.directory, "merge-base", "--is-ancestor", older, newer)
         if compared.returncode not in (0, 1):
             raise FatalError(
@@ -77,15 +77,12 @@ class Repository:
         return compared.returncode == 0
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """Return the newest common commit. None if there is none."""
+        """Return the newest commit that both commits' histories share, or None."""
         base = _git(self.directory, "merge-base", one, other)
         return _text(base.stdout).split("\n")[0] or None
 
     def halve(self, bad: str, good: Sequence[str], skipped: Collection[str]) -> BisectRange:
-        """Return the next commit to test, and the remaining work.
-
-        That is the number of commits, and the number of tests.
-        """
+        """Return the next commit to test, and how many commits and tests remain."""
         # With skips git weighs and sorts all candidates; without them it stops at the first good
         # enough. This does the same, to choose the same commits.
         every = ["--bisect-all"] if skipped else []
@@ -94,7 +91,7 @@ class Repository:
         )
 
     def candidates(self, bad: str, good: Sequence[str]) -> list[str]:
-        """Return the commits of ``bad`` but of no ``good``. The newest come first."""
+        """Return the commits in the history of ``bad`` and of no ``good``, newest first."""
         return self._read("rev-list", "--topo-order", bad, "--not", *good, "--").split()
 
     def line(self, commit: str) -> CommitLine:

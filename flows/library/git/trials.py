@@ -31,8 +31,8 @@ class Trials:
         """Return the test results in a bisection's history.
 
         Raises:
-            FatalError: A turn contains something else, because the command failed in a way that
-                another attempt does not mend.
+            FatalError: A turn has no verdict, because the test command failed in a way that another
+                attempt does not mend.
         """
         verdicts = []
         for turn in history:
@@ -55,7 +55,7 @@ class Trials:
 
     @property
     def first_exit(self) -> int | None:
-        """The exit code of the first test. None before that test, or if it was killed."""
+        """The exit code of the first test between good and bad. None if killed or not run yet."""
         return self.between[0].exit if self.between else None
 
     @property
@@ -66,7 +66,7 @@ class Trials:
     def narrowed(self, bounds: Bounds) -> tuple[list[str], str]:
         """Return the known good commits, and the last bad one.
 
-        That bad commit contains the first bad one.
+        The history of the last bad commit contains the first bad one.
         """
         good = [verdict.commit for verdict in self.between if verdict.outcome == "good"]
         bad = [verdict.commit for verdict in self.between if verdict.outcome == "bad"]

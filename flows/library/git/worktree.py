@@ -28,7 +28,7 @@ from perdure.flows.executors.subprocesses import kill_marked
 class Worktree:
     """An empty directory for a test, and its process mark.
 
-    The mark identifies the processes that work in it.
+    The mark names an environment variable that all processes in the directory have.
     """
 
     path: Path
@@ -39,7 +39,7 @@ def worktrees_root() -> Path:
     """Return the directory of this user's worktrees. Create it if necessary.
 
     Raises:
-        FatalError: Another user owns it or may write to it.
+        FatalError: Another user owns the directory or may write to it.
     """
     root = Path(tempfile.gettempdir()) / f"perdure-bisect-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
@@ -55,9 +55,9 @@ def worktrees_root() -> Path:
 
 @contextlib.contextmanager
 def own_worktree(root: Path) -> Iterator[Worktree]:
-    """Create an empty worktree under ``root``, and yield it. It is for one test of a bisection.
+    """Create an empty worktree for one test under ``root``, and yield it.
 
-    At the end it is removed, together with all processes that still work in it.
+    At the end the worktree is removed, and all processes that still work in it are killed.
     """
     name, lock = _locked_name(root)
     worktree = Worktree(root / name, _mark(name))
@@ -70,9 +70,7 @@ def own_worktree(root: Path) -> Iterator[Worktree]:
 
 
 def remove_abandoned(root: Path) -> list[str]:
-    """Remove abandoned worktrees, and kill their processes.
-
-    The process of their bisection has ended.
+    """Remove worktrees whose owning process has ended, and kill what still runs in them.
 
     Returns:
         The names of the removed worktrees.

@@ -95,6 +95,40 @@ def test_a_signal_sent_again_under_its_key_is_stored_once(
         client.signal(run.id, "paid")
 
 
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_each_signal_that_a_later_step_waits_for_ends_its_wait(
+    client: Client, settings: Settings, before: int
+) -> None:
+    """A later step needs no more signals than the first, whatever earlier steps took.
+
+    Args:
+        before: how many signals have come before the run begins.
+    """
+    run = client.submit("stamps", "g", {"rounds": [1, 2, 3]})
+    numbers = iter(range(6))
+    names = ["stamp", "stamp", "seal", "stamp", "seal", "stamp"]
+
+    def signal() -> None:
+        number = next(numbers)
+        client.signal(run.id, names[number], number)
+
+    for _ in range(before):
+        signal()
+    play(settings, run.id)
+    for _ in range(before, 6):
+        assert phase(client._store, run.id) == "parked"
+        signal()
+        assert phase(client._store, run.id) == "queued", "the signal ended the wait"
+        play(settings, run.id)
+    expected = list(zip(names, range(6), strict=True))
+    assert client.get(run.id).answer == [
+        [list(each) for each in expected[:1]],
+        [list(each) for each in expected[1:3]],
+        [list(each) for each in expected[3:]],
+    ]
+    assert client.unread(run.id) == {}
+
+
 @pytest.mark.parametrize(
     ("inputs", "code", "signals"),
     [

@@ -39,6 +39,22 @@ class Payment(CircularFlow):
         return {self.early_exit_key: True, "answer": [charge, *got], "status": "finished"}
 
 
+@register("stamps")
+class Stamps(CircularFlow):
+    """In each of its rounds, waits for as many signals ``stamp`` as ``rounds`` says."""
+
+    topology = (Node("Stamp", "stamp"),)
+
+    def stamp(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        rounds = context.inputs["rounds"]
+        done = state.get("done", [])
+        got = [context.wait_for("stamp", "seal") for _ in range(rounds[len(done)])]
+        done = [*done, [(signal.name, signal.payload) for signal in got if signal]]
+        if len(done) == len(rounds):
+            return {self.early_exit_key: True, "answer": done, "status": "finished"}
+        return {"done": done}
+
+
 @register("swallower")
 class Swallower(CircularFlow):
     """Catches everything, its own wait too."""

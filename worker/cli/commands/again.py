@@ -1,4 +1,4 @@
-"""The command ``again``: a new run from the submission of another one."""
+"""The command ``again``: a new run with the submission of an earlier run."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.domain.run import Run
 
-#: Seconds that the root has to complete once the bisecting agent has completed.
+#: Seconds that the root run has to complete once the bisecting agent has completed.
 ROOT_SECONDS = 30.0
 
 
@@ -111,11 +111,10 @@ def _show(tree: Sequence[Run]) -> None:
 
 
 def _check_commit(stage: DemoStage, run: Run) -> str:
-    """Return the bad commit that the demo's run found.
+    """Return the git commit that the demo's bisecting run found.
 
     Raises:
-        Failed: The run found no commit, or the worker was not killed during a round, or a step was
-            not committed exactly once.
+        Failed: The run found no commit, or the worker was not killed during a round.
     """
     if (
         run.status.value != "completed"
@@ -137,7 +136,9 @@ def _check_commit(stage: DemoStage, run: Run) -> str:
 
 
 def _check_tree(stage: DemoStage, tree: Sequence[Run]) -> tuple[int, int]:
-    """Return the numbers of a tree's committed steps, and of its agents hit by the kill.
+    """Check the demo's runs. Return how many steps they committed, and how many agents were hit.
+
+    ``tree`` is the root run and its agents. An agent was hit if the killed worker ran its round.
 
     Raises:
         Failed: Not all runs completed, an agent was started twice or did not receive its message,

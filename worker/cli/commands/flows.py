@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perdure.flows.loading.errors import FileFault
     from perdure.flows.rounds.flow import Flow
 
-#: Subcommand: its usage and its line in the help. The command object is ``NAME_command``.
+#: By subcommand: its usage and its line in the help. The command object is ``NAME_command``.
 SUBCOMMANDS = {
     "check": ("check FILE...", "Check YAML flows and Python modules and list all errors."),
     "pause": ("pause NAME", "Stop starting rounds of a flow's runs."),
@@ -47,10 +47,9 @@ class FlowsCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Return the click context of the named subcommand.
+        """Return the click context of the subcommand that the first argument names.
 
-        The first argument names it. If it names none, return the context of the command ``flows``
-        itself.
+        If that argument names no subcommand, return the context of the command ``flows`` itself.
         """
         if args and args[0] in SUBCOMMANDS:
             command = self.subcommand(args[0])
@@ -59,7 +58,7 @@ class FlowsCommand(click.Command):
 
     @staticmethod
     def subcommand(name: str) -> click.Command:
-        """Return the command object of a subcommand of ``flows``."""
+        """Return the click command of a subcommand of ``flows``, such as ``check``."""
         command = globals()[f"{name}_command"]
         assert isinstance(command, click.Command)
         return command
@@ -97,7 +96,9 @@ def check_command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> 
 
 
 def _targets(file: str) -> list[str]:
-    """Return the targets of a ``flows check`` argument: itself, or a directory's YAML files.
+    """Return what to check for an argument of ``flows check``.
+
+    These are the YAML files of a plain directory, else the argument itself.
 
     Raises:
         UsageError: The directory has no YAML file.
@@ -124,10 +125,10 @@ def _is_plain_directory(path: Path) -> bool:
 
 
 def _check(file: str, as_json: bool) -> dict[str, Any]:
-    """Check a YAML file or a module. Print the result unless it is wanted as JSON data.
+    """Check a YAML file or a module, and print the result unless ``as_json``.
 
     Returns:
-        The JSON data.
+        The result as JSON data. Its ``ok`` says whether the file is valid.
     """
     from perdure.flows.loading.module_check import is_module
 
@@ -162,7 +163,7 @@ def _check(file: str, as_json: bool) -> dict[str, Any]:
 
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
-    """Return a YAML flow's faults, or the flow."""
+    """Return the faults of a YAML file, and the flow that it defines. One list is empty."""
     from perdure.flows.core.errors import InvalidFlow
     from perdure.flows.loading import sources
     from perdure.flows.loading import started_flows as starts
@@ -187,7 +188,7 @@ def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
 
 
 def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
-    """Return a module's faults, and its flows."""
+    """Return the faults of a Python module, and the flows that it registers."""
     from perdure.flows.loading.errors import FileFault
     from perdure.flows.loading.module_check import run_module
     from perdure.flows.rounds import registry
@@ -205,7 +206,7 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
 
 
 def _doubts(flow: Flow) -> list[str]:
-    """Return likely mistakes in a valid flow."""
+    """Return warnings about likely mistakes in a valid flow, one sentence each."""
     from perdure.flows.controllers.model import ModelController
     from perdure.flows.controllers.model.doubts import doubtful_models
     from perdure.flows.rounds.flow import likely_mistakes
@@ -326,7 +327,7 @@ def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str |
 
 
 def enabled_here() -> tuple[str, ...]:
-    """Return names of the flows that this machine's settings enable."""
+    """Return the names of flows in this machine's setting ``enabled_flows``."""
     from perdure.worker.settings import load_settings
 
     return load_settings().enabled_flows

@@ -1,4 +1,4 @@
-"""The command ``fork``: a new run with the rounds of another one before a step."""
+"""The command ``fork``: a new run with another run's rounds before a step."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ COLUMNS = ("step", "next", "source", "at", "checkpoint")
 
 
 class CheckpointInfo(TypedDict):
-    """A checkpoint of a run's graph.
+    """A checkpoint of a LangGraph graph, as JSON data.
 
     Attributes:
-        step: number of the superstep, from -1 on.
-        checkpoint: its id.
-        parent: id of the checkpoint before it, or None.
-        source: its origin: ``input``, ``loop``, ``update`` or ``fork``.
-        next: the nodes that run next. Empty if none follows.
-        at: the time, in ISO 8601.
+        step: Number of the superstep, from -1 on.
+        checkpoint: Id of this checkpoint.
+        parent: Id of the checkpoint before this one. None for the first.
+        source: What created it: ``input``, ``loop``, ``update`` or ``fork``.
+        next: The nodes that run next. Empty if no node follows.
+        at: The time of the checkpoint, in ISO 8601.
     """
 
     step: int
@@ -74,13 +74,13 @@ def history_command(run_id: str, limit: int, as_json: bool, url: str | None) -> 
 
 
 def checkpoints(client: ClientApi, run_id: str, limit: int) -> list[CheckpointInfo]:
-    """Return the newest checkpoints of a run's graph.
+    """Return the ``limit`` newest checkpoints of a run's LangGraph graph, newest first.
 
-    The newest is first. Those of subgraphs are left out.
+    Checkpoints of subgraphs are left out.
 
     Raises:
         RunNotFound: No run has this id.
-        InvalidInput: The run is not one of a graph, or its graph keeps no history.
+        InvalidInput: The run's flow is not a graph, or the graph keeps no history.
         UnknownFlow: This process does not know the run's flow.
         InvalidFlow: The extra ``langgraph`` is not installed, or a flow module cannot be imported.
     """
@@ -114,7 +114,9 @@ def _register_flows() -> None:
 
 
 def _graph_reader(run_id: str, flow: str) -> Any:
-    """Return the function ``graph_of``.
+    """Import and return ``graph_of``, which makes a graph that reads a run's checkpoints.
+
+    ``run_id`` and ``flow`` are for the error text.
 
     Raises:
         InvalidFlow: The extra ``langgraph`` is not installed.
@@ -137,7 +139,7 @@ def _graph_reader(run_id: str, flow: str) -> Any:
 
 
 def _info(state: Any) -> CheckpointInfo:
-    """Return the listed fields of a graph's ``StateSnapshot``."""
+    """Return the fields of LangGraph's ``StateSnapshot`` that ``perdure history`` lists."""
     parent = state.parent_config and state.parent_config["configurable"]["checkpoint_id"]
     return {
         "step": state.metadata["step"],

@@ -64,9 +64,9 @@ def inbox_command(limit: int, as_json: bool, url: str | None) -> None:
 def print_inbox(
     console: Console, waiting: Sequence[PendingInterrupt], now: datetime | None = None
 ) -> None:
-    """Print some lines about each run in the inbox.
+    """Print each run that waits for a person: its question, and the commands that answer it.
 
-    Prose is wrapped. Commands to copy stay on one line.
+    Prose is wrapped. Commands to copy stay on one line. ``now`` replaces the clock, for tests.
     """
     from rich.text import Text
 

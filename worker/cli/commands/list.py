@@ -124,9 +124,9 @@ def list_command(
 
 
 def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return columns and rows of the list of runs.
+    """Return the columns and rows of the table of runs.
 
-    Ends, tokens and costs have a column if a run of the page has one.
+    The columns ``ended``, ``tokens`` and ``cost`` exist only if a run has such a value.
     """
     columns = ["run", "status", "flow", "step", "submitted", "goal"]
     rows: list[tuple[str, ...]] = [
@@ -159,7 +159,11 @@ def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str:
-    """Return a sentence about an empty list of runs. It also says what to do."""
+    """Return a sentence that says why the list of runs is empty, and what to do.
+
+    ``filters`` are the filters in force as text, or ``''``. ``parent`` and ``children`` are options
+    of the command.
+    """
     if parent is not None:
         return f"run {parent} has no {filters and f'{filters} '}children"
     if not filters:
@@ -170,7 +174,8 @@ def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str
 def _line_of(texts: tuple[str, ...]) -> str:
     """Return the command's arguments as one query line.
 
-    The shell took the quotes away, so a text with spaces that is no query itself gets them back.
+    The shell removed the quotes, so an argument with spaces gets them back if it is not itself a
+    query.
     """
     from perdure.worker.domain.query_line import quoted
 
@@ -181,7 +186,7 @@ def _line_of(texts: tuple[str, ...]) -> str:
 
 
 def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, children: bool) -> str:
-    """Return a query line with terms for these options."""
+    """Return the query line with a term added for each of these options."""
     from perdure.worker.domain.query_line import QueryTerm
 
     named = [
@@ -193,7 +198,10 @@ def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, child
 
 
 def list_groups(line: str, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
-    """Print groups of errored runs that match a query line, and how to retry one."""
+    """Print the groups of errored runs that match a query line, and how to retry a group.
+
+    ``limit`` is the maximum number of groups. ``url`` is the value of ``--url``.
+    """
     with reader_for(url) as client:
         found = client.error_groups(flow, query=line or None)
     shown = found.groups[:limit]

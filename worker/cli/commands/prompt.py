@@ -1,4 +1,4 @@
-"""The output of ``show --prompt``: the request of a round to its model."""
+"""The output of ``show --prompt``: the prompt that a round sends to its model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.worker.presentation.text import count, lines, plain
 if TYPE_CHECKING:
     from perdure.worker.client.read_api import ReadApi
 
-#: Status text of a prompt, by its ``exact``.
+#: Text that says whether a prompt was sent as shown, by the prompt's field ``exact``.
 EXACT = {
     True: "sent, exactly as shown",
     False: (
@@ -26,11 +26,12 @@ EXACT = {
 
 
 def print_prompt(client: ReadApi, run_id: str, step: int, as_json: bool) -> None:
-    """Print a step's prompt, sent or still to send.
+    """Print the prompt that a step sent, or will send, to its model.
 
     Raises:
         InvalidInput: The step has no prompt.
-        UnknownFlow: This process, or the HTTP server that is asked, does not know the run's flow.
+        UnknownFlow: This process (or the HTTP server, if the client uses one) does not know the
+            run's flow.
     """
     document = client.prompt(run_id, step)
     if as_json:

@@ -117,10 +117,10 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
     """Return the answer that the command's options give.
 
     Returns:
-        The answer as JSON data, or None if no option gives one.
+        The answer as JSON data, or None if no option gives an answer.
 
     Raises:
-        UsageError: The text of an option is not JSON, or that of --edit is not an object.
+        UsageError: The text of an option is not JSON, or the JSON of --edit is not an object.
     """
     if approve:
         return "approve"
@@ -137,16 +137,22 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
 def asked_for_approval(
     client: ClientApi, run_id: str, option: str, interrupt: str | None
 ) -> str | None:
-    """Return the id of the run's open approval.
+    """Return the id of the approval that the run waits for.
 
-    Passed on, it ensures that no later approval is answered.
+    Pass this id to ``client.resume``, so that no later approval is answered by mistake.
+
+    Args:
+        client: The client to ask.
+        run_id: The run.
+        option: The option that gives the answer, for the error text.
+        interrupt: The value of ``--interrupt``, or None.
 
     Returns:
-        The id. It is ``interrupt`` if that is given, or if the run cannot be resumed now: `resume`
-        reports that.
+        The id, or ``interrupt`` if that is given. If the run cannot be resumed now, ``interrupt``
+        too: ``client.resume`` then raises the error.
 
     Raises:
-        UsageError: The run asks for no approval.
+        UsageError: The run does not ask for an approval.
     """
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.presentation.questions import what
@@ -168,21 +174,20 @@ def asked_for_approval(
     return interrupt or waiting.id
 
 
-#: Characters of an invalid text that its error shows.
+#: Maximum number of characters of an invalid text that the error shows.
 SHOWN = 80
 #: A single word, which is read as a text where an answer or a payload is expected.
 WORD = re.compile(r"[^\W\d_][\w.-]*")
-#: Words that a Python user does not mean as text.
+#: Words that are no text: a Python user who types them means a JSON value.
 NO_TEXTS = ("True", "False", "None")
 
 
 def read_json(option: str, text: str) -> Any:
-    """Parse the JSON text of an option.
+    """Parse the JSON text of an option, and return the value.
 
-    A single word such as ``yes`` needs no quotes. It is a text.
-
-    ``@FILE`` stands for the text of a file, and ``@-`` for stdin, since an argument of a command
-    has at most 128 KiB.
+    A single word such as ``yes`` needs no quotes: it is returned as a string, except for --edit.
+    ``@FILE`` reads the JSON from a file, and ``@-`` from stdin, since an argument of a command has
+    at most 128 KiB.
 
     Raises:
         UsageError: The text is not JSON, or the file cannot be read. The message says what to do.

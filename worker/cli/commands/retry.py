@@ -30,7 +30,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 
 
 def age(_ctx: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
-    """Parse an option's age: ``90s``, ``12h``, ``7d`` or ``PT12H``.
+    """Parse an option's age (``90s``, ``12h``, ``7d``, ``PT12H``), or return None without one.
 
     Raises:
         BadParameter: The text is not a duration.
@@ -63,10 +63,10 @@ def each(
         ids: The ids of the runs.
         verb: The verb of the question, such as "Delete".
         done: The predicate in each run's line, such as "is deleted".
-        act: Retries, signals or deletes the run with an id. It may raise InvalidTransition, Stale,
-            RunNotFound or DamagedRun, if the run has changed meanwhile, and MailboxFull or
-            Conflict. That run is reported as unchanged.
-        yes: Whether to skip the question.
+        act: Retries, signals or deletes the run with an id. A run for which this raises
+            InvalidTransition, Stale, RunNotFound, DamagedRun, MailboxFull or Conflict is reported
+            as unchanged.
+        yes: Whether to act without asking the user.
         as_json: Whether to print one JSON document.
         dry_run: Whether to print the ids and to change nothing.
     """

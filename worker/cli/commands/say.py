@@ -1,4 +1,4 @@
-"""The commands ``say`` and ``ask``: words and questions for a run that works."""
+"""The commands ``say`` and ``ask``: messages and questions to a live run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.presentation.text import value_text
 
-#: Node of a flow with a controller. It reads messages to the run.
+#: The node that reads messages to the run. A flow without a controller lacks it.
 CONTROLLER = "Controller"
 
 

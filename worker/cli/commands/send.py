@@ -1,4 +1,4 @@
-"""The commands ``send`` and ``thread``: a message to a conversation, and its messages."""
+"""The commands ``send`` and ``thread``: send a message to a conversation, or show its messages."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class ListenAddress:
 
     @property
     def url(self) -> str:
-        """The URL of the HTTP server at this address.
+        """The URL at which a browser opens the HTTP server.
 
-        A browser can open it. It has the loopback address if the server listens on all addresses.
+        The host is the loopback address if the server listens on all addresses.
         """
         ip = ipaddress.ip_address(self.host.partition("%")[0])
         name = ("::1" if ip.version == 6 else HOST) if ip.is_unspecified else self.host
@@ -84,7 +84,7 @@ class ListenAddress:
 
 
 def address_of(host: str, port: int) -> ListenAddress:
-    """Resolve host name and port into an address.
+    """Resolve a host name, and return the address to listen on.
 
     Raises:
         Failed: The host name cannot be resolved.
@@ -109,10 +109,10 @@ def address_of_socket(listening: socket.socket) -> ListenAddress:
 
 
 def listen_from(port: int, tries: int = 100) -> socket.socket:
-    """Return a socket on loopback, at this port or the next free one.
+    """Return a socket that listens on loopback, at this port or the next free port.
 
     Raises:
-        Failed: None of ``tries`` ports is free.
+        Failed: None of the ``tries`` ports from ``port`` on is free.
     """
     for each in range(port, min(port + tries, 65536)):
         try:
@@ -226,10 +226,7 @@ def server_command(
 
 
 def installed() -> bool:
-    """Return whether the extra ``server`` is installed.
-
-    It has the packages for HTTP API and dashboard. They are not imported.
-    """
+    """Return whether the packages of the extra ``server`` are installed. Do not import them."""
     return all(find_spec(name) is not None for name in NEEDED)
 
 

@@ -39,16 +39,17 @@ if TYPE_CHECKING:
     from perdure.worker.domain.transcript import Transcript, TranscriptTurn
 
 
-#: Rounds that ``show`` lists.
+#: Maximum number of rounds that ``show`` lists.
 NEWEST_ROUNDS = 10
-#: Steps up to which a run's events are read for this list: the client parses some 10,000 a second.
+#: Maximum number of steps of a run whose events are read for the list of rounds. The client parses
+#: some 10,000 events a second.
 FEW_STEPS = 1_000
 
 
 def write_transcript(document: Transcript, file: Path) -> None:
     """Write a run's transcript to a JSON file. Print a summary on stderr.
 
-    The file is replaced atomically, so a failure leaves its old content.
+    The file is replaced atomically. If that fails, the file keeps its old content.
 
     Raises:
         Failed: The file cannot be written.
@@ -141,7 +142,7 @@ def show_command(
 
 
 def _models(events: Iterable[Event]) -> str:
-    """Return the names of used models, by first use."""
+    """Return the names of the models in these events, in order of first use."""
     return ", ".join(
         dict.fromkeys(
             plain(str(event.data["model"])) for event in events if event.data.get("model")
@@ -178,7 +179,7 @@ def _print_events(events: list[Event]) -> None:
 
 
 def _print_rounds(run: Run, events: Sequence[Event]) -> None:
-    """Print the newest rounds with step, outcome and duration."""
+    """Print a run's newest rounds with step, outcome and duration."""
     rows = [(event, row_of(event)) for event in events]
     rounds = [(event, row) for event, row in rows if row.is_round]
     if not rounds:
@@ -198,9 +199,9 @@ def _print_rounds(run: Run, events: Sequence[Event]) -> None:
 
 
 def _round_details(event: Event, row: Row) -> list[str]:
-    """Return a round's facts for ``perdure show``.
+    """Return texts about a round: command, observation digest, usage, duration and attempt.
 
-    They are printed below its event: command, observation digest, usage, duration and attempt.
+    ``perdure show --transcript`` prints them below the round's event.
     """
     data = event.data
     command = [command_text(data)] if "observation" in data and "command" in data else []

@@ -93,16 +93,16 @@ def signal_command(
 
 
 def _live(client: ClientApi, flow: str | None, labels: dict[str, str]) -> list[str]:
-    """Return the ids of a flow's live runs with these labels."""
+    """Return the ids of live runs with these labels. ``flow`` None means runs of all flows."""
     from perdure.worker.client.bulk import LIVE, matching_any
 
     return matching_any(client, LIVE, flow, labels=labels)
 
 
 def _what_follows(receipt: SignalReceipt, url: str | None) -> str:
-    """Return a signal's effect on the run, as text.
+    """Return a sent signal's effect on the run that gets it, as text.
 
-    The text may name a command to follow the run.
+    The text may name a command to follow the run. ``url`` is the value of ``--url``.
     """
     run_id = receipt.run_id
     if run_id is None:

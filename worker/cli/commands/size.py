@@ -123,7 +123,7 @@ def size_command(
 
 
 def lines_of(load: Load, size: Size) -> list[tuple[str, str]]:
-    """Return a size as names and values for people."""
+    """Return the computed size as pairs of name and value, for people."""
     memory = (
         f"{bytes_text(size.memory_bytes)}: {load.runs:,} a day, for {load.retention_days:g} days, "
         f"of {size.run_bytes:,} bytes, and {size.live:,} live"
@@ -155,10 +155,10 @@ def bytes_text(amount: float) -> str:
 
 
 def number_text(amount: float) -> str:
-    """Return a number with one decimal below 10, else without."""
+    """Return a number as text, with one decimal if it is below 10."""
     return f"{amount:.1f}" if amount < 9.95 else f"{amount:,.0f}"
 
 
 def share_text(share: float) -> str:
-    """Return a share as per cent."""
+    """Return a share as a percentage: 0.5 is ``50 %``."""
     return f"{number_text(100 * share)} %"

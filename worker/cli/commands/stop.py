@@ -103,11 +103,11 @@ def stop_command(
 
 
 def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, str]:
-    """Return the sentence about a stop request's outcome.
+    """Return the sentence for the user about the outcome of a stop request.
 
     Returns:
-        The class of the error to raise with the sentence, or None if the stop succeeded, and the
-        sentence.
+        The class of the error to raise with the sentence (None if the run stops or is stopped), and
+        the sentence.
     """
     if not receipt.known:
         return RunNotFound, f"no run {receipt.run_id!r}; see `{program()} list`"
@@ -133,7 +133,8 @@ def name_for(client: ClientApi) -> str | None:
     """Return the default for ``--by``: the user's login name.
 
     Returns:
-        The name, or None for a client over HTTP: the HTTP server takes the name from the token.
+        The name, or None for a client over HTTP (the HTTP server takes the name from the token) and
+        for a user without a name.
     """
     from perdure.worker.client import Client
 
@@ -141,7 +142,7 @@ def name_for(client: ClientApi) -> str | None:
 
 
 def login_name() -> str | None:
-    """Return the name of this process's user. The result is None for a uid without a name."""
+    """Return the name of this process's user, or None if the user id has no name."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

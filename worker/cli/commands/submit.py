@@ -153,9 +153,9 @@ def submit_command(
 
 @contextmanager
 def _json_hint(texts: Sequence[str]) -> Iterator[None]:
-    """Add a hint at ``--input-json`` to an InvalidInput error.
+    """Add a hint to an InvalidInput error raised in the block: use ``--input-json``.
 
-    The hint is added only if the text of an ``--input`` option looks like JSON.
+    The hint is added only if one of ``texts``, the values of ``--input``, looks like JSON.
     """
     from perdure.flows.core.errors import InvalidInput
 
@@ -173,10 +173,10 @@ def _json_hint(texts: Sequence[str]) -> Iterator[None]:
 
 
 def inputs_of(texts: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """Return the inputs of ``--input`` and ``--input-json``.
+    """Return a run's inputs by name, from the values of ``--input`` and ``--input-json``.
 
     Raises:
-        UsageError: A value cannot be read, or an input is given twice.
+        UsageError: A value has no key or is not JSON, or an input is given twice.
     """
     inputs = pairs(texts, "--input") | json_pairs(values, "--input-json")
     if len(inputs) < len(texts) + len(values):
@@ -187,7 +187,7 @@ def inputs_of(texts: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Parse an option's ``KEY=TEXT`` values into a dict.
+    """Parse an option's ``KEY=TEXT`` values into a dict. ``option`` is named in errors.
 
     Raises:
         UsageError: A value has no key, or a key occurs twice.
@@ -243,9 +243,9 @@ def _value(key: str, text: str, option: str = "--input-json") -> Any:
 
 
 def _bounds(text: str | None) -> dict[str, Any] | None:
-    """Parse ``--retry``, which limits the retries of a run.
+    """Parse ``--retry`` into the limits of a run's retries. Return None without the option.
 
-    It consists of ``KEY=VALUE`` pairs, separated by commas.
+    ``text`` consists of ``KEY=VALUE`` pairs, separated by commas.
     """
     if text is None:
         return None
@@ -269,7 +269,10 @@ def _print_submitted(client: ClientApi, run: Run, as_json: bool, url: str | None
 
 
 def _no_worker(client: ClientApi, name: str, workers: Sequence[WorkerStatus]) -> str:
-    """Return a sentence that no worker runs a flow. It gives the reason if a worker reports one."""
+    """Return a sentence that no worker runs the flow ``name``, and what to do about it.
+
+    The sentence gives the reason if one of the live ``workers`` reports one.
+    """
     for worker in workers:
         lacking = worker.get("lacking")
         if isinstance(lacking, dict) and name in lacking:

@@ -30,7 +30,7 @@ SCOPES = (
 
 
 class TokenCommands(Commands):
-    """The group of ``token`` and its subcommands."""
+    """The click group ``token`` with its subcommands."""
 
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = {
         "create": ("token", "Create a token and print it once."),

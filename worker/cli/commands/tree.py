@@ -89,7 +89,7 @@ def _rows(run: RunTree, level: int) -> Iterator[tuple[str, ...]]:
 
 
 def waits_text(run: Run) -> str:
-    """Return a run's wait in a few words. It is empty if the run waits for nothing."""
+    """Return the reason for a run's wait in a few words, or ``''`` if the run does not wait."""
     if run.status is RunStatus.INTERRUPTED:
         return "for a person"
     if run.status.ended:

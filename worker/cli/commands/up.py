@@ -1,6 +1,6 @@
-"""The command ``up``: a server, a worker and a dashboard on this machine, until Ctrl-C.
+"""The command ``up``: a state server, a worker and a dashboard on this machine, until Ctrl-C.
 
-The dashboard listens on loopback only. `up` restarts each of the three if it ends.
+The dashboard listens on loopback only. `up` restarts each of the three processes if it ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from perdure.worker.cli.processes.child import ChildProcess, SupervisedChild, le
 if TYPE_CHECKING:
     from perdure.worker.embedded import EmbeddedServer
 
-#: The file in the server's directory that holds the dashboard's URL.
+#: The file in the state server's directory that holds the dashboard's URL.
 FILE = "dashboard.address"
 #: Seconds that another `up`'s dashboard has to answer a health check. It is on this machine.
 PATIENCE = 2.0
@@ -47,7 +47,7 @@ class Dashboard(SupervisedChild):
     refused.
 
     Args:
-        server: The server of the runs.
+        server: The state server of the runs.
         port: The port to listen on. None means 8787, or the next free port.
 
     Raises:
@@ -77,9 +77,9 @@ class Dashboard(SupervisedChild):
 
 
 def read_address(directory: Path) -> str | None:
-    """Return the dashboard URL stored in this directory.
+    """Return the dashboard URL that a `perdure up` stored in this directory.
 
-    The result is None if no `perdure up` has stored one.
+    The result is None if there is no such URL.
     """
     with suppress(OSError):
         return (directory / FILE).read_text().strip() or None
@@ -87,7 +87,10 @@ def read_address(directory: Path) -> str | None:
 
 
 def answering(directory: Path) -> str | None:
-    """Return the URL of another `up`'s answering dashboard. The result is None if none answers."""
+    """Return the URL of another `up`'s dashboard, or None if no dashboard answers there.
+
+    ``directory`` is that of the state server.
+    """
     address = read_address(directory)
     if address is None or not address.startswith("http://"):
         return None
@@ -199,7 +202,7 @@ def _make_worker_options(
     model: str | None,
     model_url: str | None,
 ) -> list[str]:
-    """Return the options of `perdure up` for `perdure worker`. The server is not among them."""
+    """Return the options of `perdure worker` that `perdure up` passes on, without ``--url``."""
     options = ["--role", role, "--processes", str(processes)]
     if concurrency:
         options += ["--concurrency", str(concurrency)]
@@ -215,7 +218,7 @@ def _make_worker_options(
 def _print_start(
     server: EmbeddedServer, worker_pid: int, dashboard_url: str | None, as_json: bool
 ) -> None:
-    """Print the server and worker of `perdure up`, as sentences or one JSON document."""
+    """Print which state server and worker `perdure up` runs, as text or one JSON document."""
     if as_json:
         started = {
             "url": server.url,
@@ -236,9 +239,9 @@ def _print_start(
 
 
 def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
-    """Return the supervised worker of `perdure up`.
+    """Return the supervised worker of `perdure up`, whose process is ``child``.
 
-    It is restarted when it ends and, with ``reload``, when a flow file changes.
+    The worker is restarted when it ends and, with ``reload``, when a flow file changes.
     """
     note = ", which continues its runs"
     if not reload:
@@ -252,7 +255,7 @@ def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
 
 
 def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
-    """Warn if the API key of `perdure up`'s model is missing."""
+    """Warn if the API key of the model that `perdure up` names is missing."""
     from perdure.worker.doctor.app_checks import model_key
     from perdure.worker.domain.verdict import Level
     from perdure.worker.settings import load_settings
@@ -263,11 +266,11 @@ def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
 
 
 def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:
-    """Start or find the dashboard, and print its address. It may be that of another `perdure up`.
+    """Start a dashboard, or find that of another `perdure up`. Print its address.
 
     Returns:
-        The address, and the dashboard that this process supervises. The second is None if it is
-        another `up`'s. Both are None if the extra `server` is not installed.
+        The dashboard's URL, and the dashboard if this process has started it, else None. Both are
+        None if the extra `server` is not installed.
     """
     other = None if server.owned else answering(server.directory)
     if other is not None:
@@ -282,7 +285,10 @@ def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Da
 
 
 def _dashboard_taken_over(server: EmbeddedServer, port: int | None) -> Dashboard | None:
-    """Start the dashboard of an ended `up`. Print its address."""
+    """Start a dashboard, because the `up` that had started it has ended. Print its address.
+
+    Return None if the dashboard is not this process's, or cannot be started.
+    """
     try:
         return _dashboard(server, port)[1]
     except Failed as error:
@@ -291,7 +297,7 @@ def _dashboard_taken_over(server: EmbeddedServer, port: int | None) -> Dashboard
 
 
 def _looked_after(dashboard: Dashboard | None) -> Dashboard | None:
-    """Restart the dashboard if it has ended. Return None if it cannot be restarted."""
+    """Restart the dashboard if it has ended, and return it, or None if that fails."""
     if dashboard is None:
         return None
     try:

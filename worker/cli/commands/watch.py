@@ -45,9 +45,9 @@ def watch_command(context: click.Context, run_id: str, as_json: bool, url: str |
 
 
 def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None) -> int:
-    """Watch a run until it ends or is interrupted. Return the exit code.
+    """Watch a run until it ends or is interrupted. Return the command's exit code.
 
-    Ctrl-C ends the display and not the run.
+    Ctrl-C ends the display and not the run. ``url``, the value of ``--url``, is shown then.
     """
     view = view_for(as_json)
     try:
@@ -63,9 +63,10 @@ def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None
 
 
 def view_for(as_json: bool) -> View:
-    """Return the view that shows a run live.
+    """Return a view that shows a run live.
 
-    It is a redrawn display on a terminal, lines elsewhere, and JSON lines if ``as_json``.
+    The view prints JSON lines if ``as_json``. Else it is a redrawn display on a terminal, and lines
+    of text elsewhere.
     """
     if as_json:
         return JsonLinesView()
@@ -114,7 +115,10 @@ def wait_command(
 
 
 def _wait(client: ReadApi, run_id: str, timeout: float | None) -> Run:
-    """Wait for a run, and print questions below it. The wait is that of ``client.wait``."""
+    """Wait as ``client.wait`` does, and meanwhile print the questions of runs below the run.
+
+    ``timeout`` is in seconds. None means no limit.
+    """
     below, begin = QuestionsBelow(client), time.monotonic()
     while True:
         passed = time.monotonic() - begin

@@ -1,4 +1,4 @@
-"""The commands ``why`` and ``doctor``: the reason for a run's state, and a check of the server."""
+"""The commands ``why`` and ``doctor``: why a run is in its state, and checks of the set-up."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.fleet import WorkerInfo, WorkerStatus
 
 
-#: Seconds after which ``workers`` shows the silence of a worker that still counts as alive.
+#: Seconds without a heartbeat after which ``workers`` shows this for a worker that counts as alive.
 #: Heartbeats come every second by default.
 LATE_SECONDS = 1.5
 
@@ -30,14 +30,14 @@ LATE_SECONDS = 1.5
 def alive_here(url: str | None) -> str:
     """Return the name of a live worker on this machine.
 
-    The worker runs and has sent a recent heartbeat. This is the health check of ``perdure workers
-    --alive``. Heartbeats show that the worker's sweeper runs and reaches the server. They say
-    nothing about the progress of rounds; ``why`` does.
+    The worker's process runs and has sent a recent heartbeat. This is the health check of ``perdure
+    workers --alive``. Heartbeats show that the worker's sweeper runs and reaches the state server.
+    They say nothing about the progress of rounds. ``perdure why`` does.
 
     Raises:
-        Failed: No worker on this machine is alive. The message lists the silent ones.
-        NoServer: No server was found.
-        StoreUnavailable: The server does not answer.
+        Failed: No worker on this machine is alive. The message lists the silent workers.
+        NoServer: No state server was found.
+        StoreUnavailable: The state server does not answer.
     """
     from perdure.worker.domain.fleet import WorkerInfo
     from perdure.worker.store import Store

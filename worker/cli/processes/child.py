@@ -23,17 +23,17 @@ HOME = Path(perdure.__file__).parents[1]
 
 
 class ChildProcess:
-    """A ``perdure`` process in its own session.
+    """A child process that runs a ``perdure`` command in its own session.
 
-    It exits when this process has died, because its standard input ends then.
+    The child exits when this process dies, because its standard input ends then.
 
     Args:
         arguments: The arguments of ``perdure COMMAND``.
-        environment: Variables that override this process's.
-        directory: The working directory.
-        quiet: Whether to discard its standard error.
+        environment: Environment variables of the child that override those of this process.
+        directory: The child's working directory. None means that of this process.
+        quiet: Whether to discard the child's standard error.
         command: ``worker`` or ``server``.
-        descriptors: File descriptors that it inherits under the same numbers.
+        descriptors: File descriptors that the child inherits under the same numbers.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ChildProcess:
     def leave(self) -> None:
         """Shut the child process down with SIGTERM, then SIGKILL.
 
-        It has DRAIN_SECONDS to finish its rounds in flight.
+        The child has DRAIN_SECONDS to finish its rounds in flight.
         """
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
@@ -123,9 +123,9 @@ class SupervisedChild:
     """A child that is restarted when it ends.
 
     Args:
-        name: Its name in messages.
+        name: The child's name in messages to the user.
         child: The running child.
-        note: The end of the message about a restart.
+        note: The end of the message that announces a restart.
     """
 
     def __init__(self, name: str, child: ChildProcess, note: str = "") -> None:
@@ -139,8 +139,8 @@ class SupervisedChild:
         """Restart the supervised child process if it has ended.
 
         Raises:
-            Failed: The child ended DEATHS times in a row right after its start, or with exit code
-                2.
+            Failed: The child ended DEATHS times in a row right after its start, or its exit code
+                is 2.
         """
         code = self.child.exit_code
         if code is None:

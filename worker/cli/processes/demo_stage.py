@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.worker.domain.run import Run
     from perdure.worker.domain.signal import SignalReceipt
 
-#: Kill the worker in the first Executor round from this step on: by then there is work to lose.
+#: The worker is killed in the first Executor round from this step on: then there is work to lose.
 KILL_FROM_STEP = 5
 #: Seconds that each test sleeps, so that the kill hits a round in flight.
 TEST_SECONDS = 0.4
@@ -49,13 +49,13 @@ class DemoStage:
     Attributes:
         root: The id of the run that has the agents. Empty before it is submitted.
         agents: The ids of the agents. The first bisects, the others count.
-        said: The receipt of the message to the last agent. None until then.
+        said: The receipt of the message to the last agent. None before it is sent.
         repository: The git repository that is bisected.
         client: A client of the stage's own server.
         killed_step: The step whose round was in flight when the worker was killed. None until a
             kill has hit a round.
         lost: Whether a ``lost`` event says that Perdure noticed the lost worker.
-        recovered: Seconds from the kill until another worker claimed the step. None until then.
+        recovered: Seconds from the kill until another worker claimed the step. None before that.
     """
 
     def __init__(self) -> None:
@@ -103,19 +103,19 @@ class DemoStage:
 
     @property
     def lost(self) -> bool:
-        """Whether the sweep has noticed the lost step."""
+        """Whether the sweeper has noticed that the step's worker was lost."""
         return self._lost_at is not None
 
     @property
     def test(self) -> str:
-        """The shell command that tests a bisected commit."""
+        """The shell command by which the bisecting agent tests a commit."""
         return f"sleep {TEST_SECONDS}; {self.repository.test}"
 
     def start_worker(self) -> None:
         """Start a worker for the demo's runs.
 
-        Its temporary files are in the demo's directory, which is removed even if the worker is
-        killed.
+        The worker's temporary files are in the demo's directory, which ``close`` removes. So they
+        are removed even if the worker is killed.
         """
         arguments = ["--url", self._server.url, "--enable", "bisect", "--concurrency", "4"]
         self._child = ChildProcess(
@@ -126,7 +126,7 @@ class DemoStage:
         )
 
     def submit(self) -> Run:
-        """Submit the root run, and return the bisecting agent.
+        """Submit the root run, and return the run of the bisecting agent.
 
         Raises:
             TimeoutError: The agents were not started in time.
@@ -149,7 +149,7 @@ class DemoStage:
         return self.client.get(self.agents[0])
 
     def tick(self, view: View, run: Run, events: Sequence[Event]) -> None:
-        """Kill the worker during a round. Record when another takes over.
+        """Kill the worker during a round, and record when another worker takes over.
 
         ``follow`` calls this after each poll of the run.
         """
@@ -193,9 +193,9 @@ class DemoStage:
             self._claimed(view, datetime.fromisoformat(run.details["claimed_at"]).timestamp())
 
     def _claimed(self, view: View, at: float) -> None:
-        """Report the step's first claim after its loss.
+        """Report the first claim of the step by another worker. ``at`` is in Unix seconds.
 
-        The run may have been read before its events. Then it shows the claim of the killed worker.
+        Ignore a claim before the loss: it is that of the killed worker.
         """
         if self.recovered is None and self._lost_at is not None and at >= self._lost_at:
             self._recovered(view, at)
@@ -205,7 +205,7 @@ class DemoStage:
         view.note(f"another worker claimed the step {self.recovered:.1f} s after the kill")
 
     def git_bisect(self) -> str:
-        """Return the first bad commit that ``git bisect run`` finds.
+        """Return the first bad commit that ``git bisect run`` finds, for comparison.
 
         Git works in a clone of the demo's repository.
         """
@@ -237,7 +237,7 @@ class DemoStage:
         return git("rev-parse", "refs/bisect/bad")
 
     def close(self) -> None:
-        """Kill the worker, stop the server, remove the directory."""
+        """Kill the worker, stop the state server, remove the demo's directory."""
         try:
             if self._child is not None:
                 self._child.kill()

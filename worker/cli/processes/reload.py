@@ -19,13 +19,13 @@ MOST_NAMED = 3
 class FlowSources:
     """Source files of a project's flows, with modification times.
 
-    They are the Python files of the flow modules and of their packages, those beside a flow module
-    in the working directory, and the flows in YAML.
+    They are the Python files of the flow modules and of their packages, and the flows in YAML. If a
+    flow module is in the working directory, the Python files beside it count too.
 
     Args:
-        modules: the setting ``flow_modules``.
-        directories: directories with flows in YAML.
-        path: where modules are looked for.
+        modules: The setting ``flow_modules``.
+        directories: Directories with flows in YAML.
+        path: Directories in which modules are looked for, as in ``sys.path``.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class FlowSources:
 
 
 class ReloadedWorker(SupervisedChild):
-    """A worker that restarts when its flows' files change.
+    """A supervised worker that is restarted when the files of its flows change.
 
-    It finishes its rounds in flight first. If it cannot start, it is started again after the next
-    change.
+    The worker finishes its rounds in flight first. If it cannot start, it is started again after
+    the next change.
     """
 
     def __init__(self, child: ChildProcess, note: str, sources: FlowSources) -> None:
@@ -85,7 +85,7 @@ class ReloadedWorker(SupervisedChild):
         self._waits_for_change = False
 
     def restart_if_ended(self) -> None:
-        """Restart the worker if its files changed or it ended."""
+        """Restart the worker if the files of its flows changed or its process ended."""
         changed = self._sources.changed()
         if changed:
             names = ", ".join(path.name for path in changed[:MOST_NAMED])

@@ -13,25 +13,22 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 def pause(ends: int) -> float:
     """Return the seconds to wait before the next restart.
 
-    There is no wait after the first end. Then it is one second, and doubles with each of the
-    ``ends`` in a row, up to a minute.
+    ``ends`` is how often the process ended in a row. There is no wait after the first end. After
+    the second it is one second, and it doubles with each further end, up to a minute.
     """
     return 0.0 if ends <= 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 16))
 
 
 def no_pause(ends: int) -> float:
-    """Return 0: the process restarts without a wait.
-
-    ``ends``, the number of ends in a row, makes no difference.
-    """
+    """Return 0: the process restarts without a wait, however often it ended."""
     return 0.0
 
 
 class Restarts:
-    """A process's ends in a row, and its next start.
+    """How often a process ended in a row, and when to start it again.
 
     Args:
-        settled: Seconds after which a process counts as stable. Its end then starts a new count.
+        settled: Seconds after which a process counts as stable. Its end is then the first again.
         pause: Returns the seconds to wait before a restart, from the number of ends in a row.
 
     Attributes:
@@ -60,5 +57,8 @@ class Restarts:
 
 
 def ending(code: int) -> str:
-    """Return the end of a process as text: ``exit code 1`` or ``signal 9``."""
+    """Return how a process ended, as text: ``exit code 1`` or ``signal 9``.
+
+    ``code`` is its exit code, or a signal's negative number.
+    """
     return f"exit code {code}" if code >= 0 else f"signal {-code}"

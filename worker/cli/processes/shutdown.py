@@ -1,4 +1,4 @@
-"""A worker's shutdown: after its rounds on the first Ctrl-C, at once on the second."""
+"""A worker's shutdown: the first Ctrl-C waits for its rounds, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from perdure.worker.cli.exit_codes import INTERRUPTED_BY_USER
 if TYPE_CHECKING:
     from perdure.worker.runtime.runtime import Runtime
 
-#: Signals that a terminal sends to all processes of a supervisor, which forwards them as SIGTERM
-#: or SIGQUIT.
+#: Signals that a terminal sends to a supervisor and to its processes. The supervisor forwards them
+#: as SIGTERM or SIGQUIT.
 FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
 
@@ -23,8 +23,8 @@ class Shutdown:
     first Ctrl-C. On the second it cannot end the threads, raises, and lets the rounds of the child
     processes fail.
 
-    Any number of SIGTERMs counts as one Ctrl-C, since wrappers often send two. Only the first one
-    reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.
+    Any number of SIGTERMs counts as one Ctrl-C, since wrappers often send two. Only the first
+    SIGTERM reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.
 
     Args:
         engine: The runtime of this worker.
@@ -41,8 +41,8 @@ class Shutdown:
     def watch(self, **_: Any) -> None:
         """Install this worker's signal handlers once it is ready.
 
-        It receives Celery's signal ``worker_ready``. Celery sends the signal again after each lost
-        connection to the broker, so only the first call installs them.
+        This receives Celery's signal ``worker_ready``. Celery sends the signal again after each
+        lost connection to the broker, so only the first call installs the handlers.
         """
         if not self._is_installed:
             self._is_installed = True
@@ -87,10 +87,10 @@ def ignore_terminal() -> None:
 
 
 def say_finishing() -> None:
-    """Print that the worker finishes its rounds in flight.
+    """Print that the worker finishes its rounds in flight, after the first Ctrl-C.
 
-    The line is for a terminal, after the first Ctrl-C. It also says that a second Ctrl-C leaves
-    these rounds to other workers.
+    The line also says that a second Ctrl-C leaves these rounds to other workers. Nothing is printed
+    if standard error is not a terminal.
     """
     if os.isatty(2):
         os.write(

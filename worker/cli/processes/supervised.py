@@ -1,4 +1,4 @@
-"""The supervised side: a process that exits when its supervisor says so or has died."""
+"""A worker process under a supervisor. It exits when the supervisor says so or has died."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool)
     Args:
         worker: The worker to run.
         supervisor: The supervisor's process id.
-        ready: Where to send the worker's description once it is ready.
+        ready: The connection on which to send the worker's description once it is ready.
         quiet: Whether to hide the doctor's warnings, because another process has logged them.
     """
     signal.set_wakeup_fd(-1)
@@ -59,9 +59,9 @@ def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool)
 
 
 def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
-    """Release a dead worker's leases and requeue its rounds.
+    """Release a dead worker's leases and requeue its rounds. ``pid`` was its process id.
 
-    This runs in a separate process: the supervisor has no connection, so that it is safe to fork.
+    This runs in a separate process: the supervisor must have no connection, to be safe to fork.
     """
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
@@ -81,7 +81,7 @@ def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
 
 
 def _leave_after(supervisor: int) -> None:
-    """Shut this process down when its supervisor has died.
+    """Shut this process down when its supervisor, with this process id, has died.
 
     The rounds in flight have DRAIN_SECONDS to finish. After that the process kills itself, since no
     supervisor can kill it.
@@ -102,8 +102,8 @@ def _leave_after(supervisor: int) -> None:
 def leave_with_stdin() -> None:
     """Send SIGTERM to this process when standard input ends.
 
-    `up` and `demo` hold the other end of standard input, so it ends when they die. Their children
-    are in separate sessions, and would otherwise survive them.
+    `up` and `demo` hold the other end of standard input, so it ends when they die. Their child
+    processes are in separate sessions, and would otherwise survive them.
     """
     while os.read(0, 4096):
         pass

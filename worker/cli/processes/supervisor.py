@@ -1,8 +1,8 @@
 """The supervisor of ``worker --processes``: it starts, restarts and stops worker processes.
 
 The supervisor runs no rounds and holds no connection. Its processes are in its process group, so a
-terminal's Ctrl-C reaches all of them. They ignore it, and the supervisor sends each process a
-signal instead (worker/cli/processes/supervised.py).
+terminal's Ctrl-C reaches all of them. They ignore the Ctrl-C, and the supervisor sends each process
+a signal instead (worker/cli/processes/supervised.py).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 @dataclass(eq=False)
 class Slot:
-    """One worker process and its restarts."""
+    """A place for one worker process of the supervisor, and the restarts of that process."""
 
     process: Any = None
     ready: connection.Connection | None = None
@@ -101,7 +101,7 @@ class Supervisor:
         self._cleanups: list[Any] = []
 
     def run(self) -> int:
-        """Run the supervisor until all workers end. Return the exit code."""
+        """Run the supervisor until all its workers have ended. Return its exit code."""
         set_up_logging(self._worker.settings.log_format, several=True)
         if METHOD == "fork":
             for name in IMPORTED:
@@ -159,11 +159,7 @@ class Supervisor:
                 self._start(slot)
 
     def _timeout(self) -> float | None:
-        """Return the seconds until the next start or kill.
-
-        Returns:
-            The seconds, or None if no start or kill is planned.
-        """
+        """Return the seconds until the next start or kill, or None if none is planned."""
         times = [slot.restarts.next_start for slot in self._slots] + [self._kill_at]
         due = [each for each in times if each is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
@@ -228,10 +224,9 @@ class Supervisor:
         )
 
     def _requeue_rounds(self, pid: int) -> None:
-        """Start a process that requeues a dead worker's rounds.
+        """Start a process that requeues a dead worker's rounds before their leases expire.
 
-        It requeues them before their leases expire. The supervisor cannot do it itself, because it
-        has no connection.
+        The supervisor cannot requeue them itself, because it has no connection.
         """
         process = self._context.Process(  # type: ignore[attr-defined]
             target=supervised.requeue_rounds, args=(self._worker, pid), name="requeue", daemon=True
@@ -243,7 +238,7 @@ class Supervisor:
         """Return whether the supervisor starts no more worker processes.
 
         A worker process that refuses to start is retried while others work, because the cause may
-        go away. If all refuse, the supervisor exits and reports their exit code.
+        go away. If all refuse, the supervisor exits with the exit code of one of them.
         """
         started = [
             slot
@@ -258,8 +253,8 @@ class Supervisor:
     def _handle(self, number: int) -> None:
         """Shut supervisor and workers down after a signal.
 
-        SIGQUIT and a second Ctrl-C end the workers at once. The other signals let them finish their
-        rounds.
+        SIGQUIT and a second Ctrl-C end the workers at once. After other signals, the workers finish
+        their rounds.
         """
         self._leaving = True
         if number == signal.SIGINT:
@@ -293,7 +288,7 @@ class Supervisor:
 
 
 def _listen() -> int:
-    """Install the signal handlers. Return a pipe's read end.
+    """Install the signal handlers. Return the file descriptor of a pipe's read end.
 
     Python writes the number of each signal that arrives into this pipe.
     """

@@ -1,4 +1,4 @@
-"""A worker in this process: Celery's, set up for a role, until it is shut down."""
+"""A Celery worker in this process, set up for a role of Perdure, until it is shut down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from perdure.worker.runtime.runtime import Runtime
     from perdure.worker.settings import Settings
 
-#: A worker's description (JSON data), and the end of a sentence that names its brokers.
+#: A worker's description (JSON data), and the end of the sentence about it, which names its
+#: brokers.
 Ready = tuple[dict[str, Any], str]
 
 
@@ -82,7 +83,10 @@ class WorkerProcess:
         say_ready: Callable[[Ready], None],
         alone: bool,
     ) -> None:
-        """Connect logs, shutdown and announcement to Celery's signals."""
+        """Connect logging, shutdown and the message that the worker is ready to Celery's signals.
+
+        The other arguments are those of ``_describe`` and ``__call__``.
+        """
         from celery import signals
 
         from perdure.worker.cli.processes.shutdown import Shutdown
@@ -109,7 +113,7 @@ class WorkerProcess:
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)
 
     def _describe(self, engine: Runtime, flow_names: list[str]) -> dict[str, Any]:
-        """Return the worker's description, which it prints when ready."""
+        """Return the description that the worker prints when it is ready, as JSON data."""
         return {
             "role": self.role,
             "pool": self.pool,
@@ -120,7 +124,7 @@ class WorkerProcess:
         }
 
     def _make_celery_worker(self, app: Celery, engine: Runtime) -> Any:
-        """Return Celery's worker for the queues of this role.
+        """Return a Celery worker for the queues of this role.
 
         Celery's command line is not used: its imports (shell, colours) take a fifth of the worker's
         start.
@@ -145,7 +149,7 @@ class WorkerProcess:
         """Print that the worker is ready, as a sentence or one JSON document.
 
         Args:
-            ready: The worker's description, and the end of a sentence that names its brokers.
+            ready: The worker's description, and the end of the sentence, which names its brokers.
             processes: The ids of the worker processes, if this process is their supervisor.
         """
         description, messages = ready
@@ -177,9 +181,9 @@ class WorkerProcess:
 
 
 def _name_brokers(settings: Settings, engine: Runtime) -> str:
-    """Return the part of a sentence that names brokers.
+    """Return the end of a sentence, which names a worker's brokers.
 
-    It is ``''`` if the worker has no broker of its own.
+    The result is ``''`` if messages go through the state server.
     """
     from perdure.worker.urls import place_of
 

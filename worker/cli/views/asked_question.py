@@ -1,4 +1,4 @@
-"""A run's question, as pairs of name and value. They include the ways to answer it."""
+"""The question that a run asks a person, and how to answer it, as pairs of name and value."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def asked(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return a run's question as names and values.
+    """Return a waiting run's question as pairs of name and value.
 
-    They include the ways to answer it. The value of ``command`` must not be cut when it is printed:
-    a person approves it.
+    The last pairs are the commands that answer the question. Print the value of ``command`` in
+    full, because a person approves it.
     """
     asks = "for more budget" if waiting.kind == "budget" else plain(waiting.question)
     fields = [("asks", asks)]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perdure.flows.core.files import FileReference
     from perdure.worker.domain.run import Run
 
-#: Functions that describe a wait with a known beginning, by its reason.
+#: Functions that describe a run's wait from its beginning and end, by the reason of the wait.
 WAITS_SINCE = {"provider": waits_for_provider, "code": waits_for_code}
 
 
@@ -43,7 +43,11 @@ def described(
     children: Mapping[str, int] | None = None,
     files: Sequence[FileReference] = (),
 ) -> list[tuple[str, str]]:
-    """Return the names and values of ``perdure show``."""
+    """Return what ``perdure show`` prints about a run, as pairs of name and value.
+
+    ``models`` names the models used. The mappings hold the artifacts' sizes in bytes by name, the
+    numbers of unread signals by name, and the numbers of child runs by status.
+    """
     return [
         *_describe_purpose(run),
         *_describe_position(run),
@@ -59,7 +63,7 @@ def described(
 
 
 def _describe_purpose(run: Run) -> list[tuple[str, str]]:
-    """Return the run's id, flow, goal, command and status."""
+    """Return a run's id, flow, goal, status and the command that it carries out, if any."""
     pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal))]
     if run.details.get("call"):
         pairs.append(("carries out", plain(run.title)))
@@ -67,7 +71,7 @@ def _describe_purpose(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_position(run: Run) -> list[tuple[str, str]]:
-    """Return where a run stands: its step, its origin, its history and its worker."""
+    """Return a run's step, its origin if it is a fork, its forgotten turns and its worker."""
     details = run.details
     position = "at" if run.status.ended else "next"
     pairs = [("step", f"{run.state.step}, {position} {run.state.current_node}")]
@@ -85,7 +89,7 @@ def _describe_position(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_wait(run: Run) -> list[tuple[str, str]]:
-    """Return the wait of a waiting or parked run."""
+    """Return the reason for the wait of a waiting or parked run. Other runs have no such pair."""
     if run.phase == "parked":
         return [("waits", parked_text(run.details))]
     if run.phase != "waiting":
@@ -117,7 +121,7 @@ def _milliseconds(at: str | None) -> float | None:
 def _describe_relations(
     run: Run, unread: Mapping[str, int], children: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return a run's signals, child runs, topic, model and parent."""
+    """Return a run's unread signals, child runs, topic, chosen model and parent."""
     details = run.details
     pairs = []
     if unread:
@@ -136,10 +140,7 @@ def _describe_relations(
 
 
 def _describe_progress(run: Run) -> list[tuple[str, str]]:
-    """Return the reported progress and the last failure.
-
-    A failure that ended the run is left out.
-    """
+    """Return a run's reported progress and its last failure, unless that ended the run."""
     pairs = []
     reported = run.details.get("progress")
     text = reported.get("text") if isinstance(reported, dict) else None
@@ -152,7 +153,7 @@ def _describe_progress(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_interruption(run: Run) -> list[tuple[str, str]]:
-    """Return a run's question, stop and last resume."""
+    """Return an interrupted run's question or a stopped run's stop, and the last resume."""
     details = run.details
     pairs = []
     waiting = PendingInterrupt.of(run)
@@ -167,9 +168,9 @@ def _describe_interruption(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str, str]]:
-    """Return when, by whom and why a run stopped.
+    """Return when, by whom and why a run was stopped, and the command that resumes it.
 
-    The last pair says how it goes on. ``waiting`` is the question that the run will ask again.
+    ``waiting`` is the question that the run will ask again after that, or None.
     """
     details = run.details
     cause = "".join(
@@ -187,9 +188,9 @@ def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str
 
 
 def _in_flight_at_stop(doubt: str) -> str:
-    """Return a sentence about the round in doubt.
+    """Return a sentence about the round that was in flight when its run was stopped.
 
-    It was in flight when its run was stopped. ``doubt`` names it as ``step/node/attempt``.
+    ``doubt`` names that round as ``step/node/attempt``.
     """
     step, _, rest = doubt.partition("/")
     node, _, attempt = rest.rpartition("/")
@@ -200,7 +201,7 @@ def _in_flight_at_stop(doubt: str) -> str:
 
 
 def _describe_failure(run: Run) -> list[tuple[str, str]]:
-    """Return why a run failed or did not finish. The pairs name the command that continues it."""
+    """Return why a run failed or did not finish, and the command that continues the run."""
     details = run.details
     pairs = []
     if details.get("traceback"):
@@ -215,7 +216,7 @@ def _describe_failure(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
-    """Return a run's models, usage and budgets. Runs below it have a line of their own."""
+    """Return a run's models, usage and budgets. The usage of runs below it is a separate pair."""
     pairs = []
     if models:
         pairs.append(("model", models))
@@ -260,13 +261,13 @@ def _describe_output(
 
 
 def _origin_of(forked: Mapping[str, Any]) -> str:
-    """Return where a run was forked, as a text."""
+    """Return from which run and step a run was forked, and what that run had used, as text."""
     spent = used(forked["spent"])
     before = f", which had used {spent}" if spent else ""
     return f"from {forked['run']} before step {forked['step']}{before}"
 
 
 def _left_of(details: Mapping[str, Any]) -> str:
-    """Return a sentence about the turns that are left."""
+    """Return how many turns of a run's history are still stored, as a sentence."""
     turns, forgotten = details["turns"], details["forgotten"]
     return f"{turns - forgotten} of {count(turns, 'turn')} are left; the older ones are gone"

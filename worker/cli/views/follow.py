@@ -32,11 +32,11 @@ PATIENCE_SECONDS = 60.0
 
 
 class View(Protocol):
-    """A display of a run."""
+    """A display that shows a followed run, for ``follow``."""
 
     @property
     def shows_text(self) -> bool:
-        """Whether it shows the run's live text."""
+        """Whether the view shows the live text of the round in flight."""
 
     def show_text(self, item: StreamItem) -> None:
         """Show an item of the followed run's stream. A separate thread calls this."""
@@ -48,13 +48,13 @@ class View(Protocol):
         """Show a message that is not an event."""
 
     def ask_below(self, waiting: PendingInterrupt) -> None:
-        """Show that a run below waits for a person. Say how to answer it."""
+        """Show that a run below the followed run waits for a person, and how to answer it."""
 
     def away(self, since: float) -> None:
-        """Show since when the server has not answered. ``since`` is a monotonic time."""
+        """Show that the server has not answered since the monotonic time ``since`` (seconds)."""
 
     def end(self, run: Run) -> None:
-        """Show the followed run's end or question."""
+        """Show how the followed run ended, or the question that it asks."""
 
     def close(self) -> None:
         """Stop the display and release the terminal.
@@ -69,13 +69,13 @@ def follow(
     view: View,
     tick: Callable[[Run, Sequence[Event]], None] | None = None,
 ) -> Run:
-    """Show a run until it ends or is interrupted. Return the run.
+    """Show a run until it ends or is interrupted. Return the run as it is then.
 
     Args:
         client: The client to poll.
-        run_id: The run.
-        view: Where to show it.
-        tick: Called after each poll with the run and the new events.
+        run_id: The run's id.
+        view: Where to show the run.
+        tick: Called with the run and its new events after each poll of a run that goes on.
 
     Raises:
         RunNotFound: The run does not exist.
@@ -136,9 +136,10 @@ def _follow(
 
 
 class QuestionsBelow:
-    """New questions of runs below a run.
+    """New questions that the runs below a run ask a person.
 
-    Each is returned once. Only a run that waits for its children is queried, and not at each poll.
+    Each question is returned once. The client is asked every BELOW_SECONDS at most, and only while
+    the run waits for its children.
 
     Args:
         client: The client to ask.
@@ -150,7 +151,7 @@ class QuestionsBelow:
         self._next = 0.0
 
     def new(self, run: Run) -> list[PendingInterrupt]:
-        """Return the questions that were not returned before."""
+        """Return the questions of runs below ``run`` that were not returned before."""
         now = time.monotonic()
         if not run.details.get("waits_for_children") or now < self._next:
             return []
@@ -165,7 +166,7 @@ class QuestionsBelow:
 
 
 def end_code(run: Run) -> int:
-    """Return the exit code for a run's end."""
+    """Return the exit code of a command that followed this run to its end or interrupt."""
     if run.status.value == "completed" and not run.finished:
         return RUN_UNFINISHED
     return {"errored": RUN_ERRORED, "stopped": RUN_STOPPED, "interrupted": RUN_INTERRUPTED}.get(

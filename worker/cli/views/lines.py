@@ -70,7 +70,7 @@ class LinesView(PipeView):
 class JsonLinesView(PipeView):
     """A view that prints one JSON event per line. The last line is ``{"type": "end", "run": ...}``.
 
-    A run below that waits for a person is ``{"type": "asked_below", "waiting": ...}``.
+    If a run below the followed run asks a person, the line is ``{"type": "asked_below", ...}``.
     """
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
@@ -94,10 +94,9 @@ class JsonLinesView(PipeView):
 
 
 def last_words(run: Run) -> list[str]:
-    """Return the last lines about a run.
+    """Return the lines to print when a followed run has ended or waits for a person.
 
-    The run has ended or waits for a person. The lines give its answer, error or question, and the
-    command to continue.
+    They have the run's answer, error or question, and the command that continues the run.
     """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
@@ -121,13 +120,13 @@ def last_words(run: Run) -> list[str]:
 
 
 def lines_below(waiting: PendingInterrupt) -> list[str]:
-    """Return the lines about a question below the run."""
+    """Return the lines that show a question of a run below the followed run."""
     head = f"run {waiting.run_id} ({waiting.flow}), for which this run waits, asks a person"
     return [f"{head}: {plain(waiting.question)}", *_ways(waiting)]
 
 
 def _ways(waiting: PendingInterrupt) -> list[str]:
-    """Return a question's details and the answering commands."""
+    """Return lines with a question's details and the commands that answer it."""
     from perdure.worker.cli.celery_command import program
     from perdure.worker.presentation.questions import beside, what
 

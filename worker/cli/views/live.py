@@ -40,7 +40,8 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 #: Lines beside the table's rows: three of the head, one empty, the table's head, "… earlier", two
 #: of the foot, and the cursor's.
 FRAME_LINES = 9
-#: From the first width on, rows name their node. From the second on, no column is shortened.
+#: Widths of the terminal: from MEDIUM on, rows name their node. From WIDE on, no column is
+#: shortened.
 MEDIUM, WIDE = 60, 90
 #: No line is wider than this, so that the columns stay close together.
 WIDEST = 110
@@ -62,9 +63,9 @@ WAITS = {
 
 
 class LiveView:
-    """A view with head, rounds, live text and foot.
+    """A terminal's view of a run: head, rounds, live text and foot.
 
-    rich's thread redraws it 8 times a second.
+    rich's thread redraws the view 8 times a second.
     """
 
     shows_text = True
@@ -115,10 +116,7 @@ class LiveView:
             self.console.print(Text(line, style="bold yellow"), soft_wrap=True)
 
     def away(self, since: float) -> None:
-        """Do nothing: the foot of the live view shows that the server does not answer.
-
-        The foot does so before a poll has failed.
-        """
+        """Do nothing: the foot of the live view already shows that the server does not answer."""
 
     def end(self, run: Run) -> None:
         with self._lock:
@@ -209,9 +207,9 @@ class LiveView:
 
     @staticmethod
     def _taken(rows: Sequence[Row], width: int) -> int:
-        """Return the width of all columns but the text's.
+        """Return the width of all table columns except the text: how many characters they need.
 
-        These are step and time. If the terminal is wide enough, node and attempt are added.
+        ``width`` is the terminal's. If it is large enough, node and attempt have columns too.
         """
         taken = (
             5
@@ -294,9 +292,9 @@ def _until(moment: str) -> float:
 
 
 def _totals(run: Run) -> list[Text]:
-    """Return the line of usage and budgets.
+    """Return a list with the line of usage and budgets.
 
-    It is in a list, which is empty if the run has used nothing.
+    The list is empty if the run has used nothing.
     """
     line = Text(no_wrap=True, overflow="ellipsis")
     for text, share in totals(run):
@@ -306,9 +304,9 @@ def _totals(run: Run) -> list[Text]:
 
 
 def _said(row: Row, room: int) -> Text:
-    """Return a row's text, after the controller's thought.
+    """Return a row's text, with the controller's thought in front.
 
-    The thought is cut, or left out, if both need more than ``room`` characters.
+    The thought is cut, or left out, if both together need more than ``room`` characters.
     """
     text = Text(_cut(row.text), style=TONES[row.tone])
     left = room - text.cell_len - len(" · ")

@@ -21,8 +21,8 @@ logger = logging.getLogger("perdure.watch")
 
 #: Maximum number of lines of text in a view, if a third of the terminal has room for them.
 MOST_LINES = 10
-#: Characters of a text that are kept. A longer one loses its first half at once, since its lines
-#: would move with each character that it loses.
+#: Maximum number of stored characters of a text. A longer text loses its first half at once: if it
+#: lost single characters, its lines would move with each of them.
 MOST_CHARACTERS = 8_000
 #: Seconds between two attempts while the server does not answer.
 AWAY_SECONDS = 1.0
@@ -41,7 +41,10 @@ class TextInFlight:
         self._is_retracted = False
 
     def take(self, item: StreamItem) -> None:
-        """Add an item of the run's stream. Items other than text end the text of their step."""
+        """Add an item of the run's stream: text, or the retraction or commit of a round.
+
+        A retracted round's text is struck out, and a committed round's text is removed.
+        """
         step, _ = self._round
         if item.type == "text":
             if (item.step, item.attempt) != self._round:
@@ -56,10 +59,10 @@ class TextInFlight:
             self._texts = {}
 
     def rendered(self, console: Console, step: int, width: int, height: int) -> list[Text]:
-        """Return the last lines of a step's text.
+        """Return the last lines of a step's text. The list is empty if the step has no text.
 
         Args:
-            width, height: of the terminal, in columns and lines.
+            width, height: The terminal's size, in columns and lines.
         """
         if self._round[0] != step or not self._texts:
             return []
@@ -85,7 +88,7 @@ class TextInFlight:
 
 
 class TextReader:
-    """Thread that reads the run's stream for a view."""
+    """Thread that reads a run's stream, and calls ``show`` with each item."""
 
     def __init__(self, client: ReadApi, run_id: str, show: Callable[[StreamItem], None]) -> None:
         self._client, self._run_id, self._show = client, run_id, show
@@ -94,7 +97,7 @@ class TextReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Show nothing more. The thread ends with its next item, or with the client."""
+        """Show nothing more. The thread ends at the next item, or when the client is closed."""
         self._closed.set()
 
     def _read(self) -> None:

@@ -27,7 +27,7 @@ from perdure.worker.urls import place_of
 if TYPE_CHECKING:
     import httpx2
 
-#: Path of the API on the server of the dashboard.
+#: Path of the API on the server process (``perdure server``).
 API = "/api/v1"
 #: Characters that a header can carry.
 TOKEN = re.compile(r"[!-~]+")
@@ -49,9 +49,9 @@ def read(url: str) -> HttpAddress:
 
 
 def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
-    """Return the HTTP headers that carry an access token.
+    """Return the HTTP headers that carry an access token. Empty without a token.
 
-    A remote client sends them with each request. Without a token they are empty.
+    A remote client sends them with each request.
 
     Raises:
         InvalidSettings: The token is malformed, or the URL names a user too. The message does not
@@ -73,7 +73,7 @@ def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
 
 
 def not_here(**given: object) -> None:
-    """Raise InvalidInput if an argument names the caller.
+    """Raise InvalidInput if an argument is not None. The arguments name a caller or owner.
 
     Over HTTP, the access token identifies the caller.
     """
@@ -130,14 +130,14 @@ class RemoteConnection(RemoteClientFeatures):
         repeat: bool = False,
         **headers: str | None,
     ) -> Any:
-        """Send a request that changes something. Return its JSON answer.
+        """Send a request that changes something, and return the JSON of the response.
 
         Args:
-            repeat: Whether the request may be sent again without an answer, because the server
+            repeat: Whether a request without a response may be sent again, because the server
                 carries it out only once.
 
         Returns:
-            The JSON value, or None if the answer is empty.
+            The JSON value, or None if the response is empty.
         """
         content = (
             None
@@ -190,9 +190,10 @@ class RemoteConnection(RemoteClientFeatures):
 
 
 def path_of(run_id: str, *more: str) -> str:
-    """Return a run's path in the HTTP API.
+    """Return the path of a run, or of a part of it, in the HTTP API.
 
-    Further parts are names of things that belong to the run.
+    Args:
+        more: further segments of the path, such as ``artifacts`` and a name.
 
     Raises:
         RunNotFound: No run can have this id.

@@ -27,14 +27,15 @@ from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
 
 R = TypeVar("R")
-#: The largest values that the server accepts.
+#: The largest values that the HTTP API accepts, by argument.
 MOST = {"limit": 1000, "look": MOST_LOOKED}
 #: Types of results that a module may import for type checkers only.
 RESULTS = {
     each.__name__: each
     for each in (ErrorGroups, Inbox, PromptOfRound, RunTree, Transcript, Verdict)
 }
-#: An argument in a path. With a slash, it is a part of the path only if it is not None.
+#: An argument in a path: ``{name}``, or ``{/name}``, which is left out with its slash if it is
+#: None.
 PLACEHOLDER = re.compile(r"\{(/?)(\w+)\}")
 #: Arguments with another name in the query of a request.
 QUERY_NAMES = {"query": "q"}
@@ -88,7 +89,7 @@ def request(
 
 
 def _part(slash: str, name: str, value: Any) -> str:
-    """Return an argument as a part of a path. It is empty for None after a slash."""
+    """Return an argument as a segment of a path. Empty for None if ``slash`` is ``/``."""
     if slash and value is None:
         return ""
     if name == "run":
@@ -100,7 +101,7 @@ def _part(slash: str, name: str, value: Any) -> str:
 
 @cache
 def decoder(function: Callable[..., R]) -> Callable[[Any], R]:
-    """Return the function that makes a function's result of JSON data, by the type of the result.
+    """Return the function that converts JSON data to the result type of ``function``.
 
     Raises:
         TypeError: No rule says how to make such a type.

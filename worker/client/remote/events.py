@@ -29,9 +29,9 @@ SILENCE_SECONDS = 40.0
 PATIENCE_SECONDS = 60.0
 #: Shortest and longest wait before the next connection, in seconds.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-#: Seconds that the server lets a stream last.
+#: Seconds after which the HTTP API ends a stream.
 LONGEST_SECONDS = 900.0
-#: Maximum bytes of one event. It is far above the default limit of a round.
+#: Maximum bytes of one event, far above the default limit of a round.
 MOST_BYTES = 64 * 1024 * 1024
 #: Maximum events in one page.
 PAGE = 1000
@@ -44,7 +44,9 @@ T = TypeVar("T", Event, StreamItem)
 class StreamRoute(Generic[T]):
     """A stream of a run in the HTTP API.
 
-    It has the last word of its path, and the parser of its items.
+    Attributes:
+        name: the last segment of the stream's path.
+        read: parses an item of the stream.
     """
 
     name: str
@@ -136,13 +138,13 @@ class RemoteEvents(RemoteReads, RunResults):
     ) -> Iterator[T]:
         """Yield a run's stream, and reconnect when a connection ends.
 
-        It stops when the run has ended or was deleted, or at the time ``until`` (monotonic).
-
         Args:
-            follow: If False, it stops after the stored items.
+            after: Id of the item after which to begin. None begins with the first.
+            until: When to stop (monotonic seconds). None: when the run has ended or was deleted.
+            follow: If False, stop after the stored items.
 
         Raises:
-            StoreUnavailable: The server was unreachable for ``PATIENCE_SECONDS``.
+            StoreUnavailable: The HTTP API was unreachable for ``PATIENCE_SECONDS``.
         """
         away, pause = None, FIRST_PAUSE
         while until is None or time.monotonic() < until:
@@ -173,11 +175,11 @@ class RemoteEvents(RemoteReads, RunResults):
     ) -> Iterator[T | None]:
         """Yield the items of one HTTP stream, then None.
 
-        None means that there are no more items. It ends without None if the server closes the
-        stream early, for example when it shuts down.
+        None means that there are no more items. It is missing if the server closes the stream
+        early, for example when it shuts down.
 
         Raises:
-            StoreUnavailable: The server is unreachable, or the connection was cut.
+            StoreUnavailable: The HTTP API is unreachable, or the connection was cut.
         """
         left = (
             LONGEST_SECONDS

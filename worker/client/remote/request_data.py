@@ -43,7 +43,7 @@ def _retry(policy: Any, name: str) -> Any:
     return None if tight is None else tight.to_data()
 
 
-#: How arguments become JSON data that are none, by their names.
+#: The conversion to JSON data, by argument, for arguments that are not JSON data.
 ENCODERS: Mapping[str, Callable[[Any, str], Any]] = {
     "budgets": validation.budgets,
     "deadline": _time,

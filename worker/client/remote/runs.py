@@ -156,7 +156,7 @@ class RemoteReads(RemoteConnection, ClientApi):
 
 
 class RemoteControl(RemoteConnection, Steering):
-    """Operations that change runs, and whose request is not that of a derived method."""
+    """Operations that change runs and need another request than a derived method sends."""
 
     def send(
         self,
@@ -255,7 +255,7 @@ class RemoteControl(RemoteConnection, Steering):
 class RemoteBulk(RemoteReads, BulkOperations):
     """Operations on all runs that match.
 
-    A call that failed midway can be repeated. Runs that it has handled no longer match.
+    A call that failed midway can be repeated. Runs that are already handled no longer match.
     """
 
     def request_stop_many(

@@ -58,7 +58,7 @@ def commit_and_continue(
     One write does both, and the lease goes to this worker.
 
     Returns:
-        None if the round has to be committed like any other.
+        None if the round has to be committed without that.
 
     Raises:
         StoreUnavailable: The server was away for too long.

@@ -20,8 +20,9 @@ import threading
 import time
 from dataclasses import dataclass
 
-#: Slots of one process. While one thread waits for the server's reply another computes. One more,
-#: as the server takes turns as well. Measured with 1, 2, 3, 4, 8 and 16.
+#: Brief rounds that run at once in a process. While one thread waits for the state server's reply,
+#: another computes. The third slot is there because the server also serves one client at a time.
+#: Measured with 1, 2, 3, 4, 8 and 16.
 SLOTS = 3
 #: A node is brief if its last round here took at most this long (ms). A node that waits for
 #: anything usually takes longer. If not, three slots still carry as many such rounds as one
@@ -37,24 +38,24 @@ Node = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class CpuSlot:
-    """A slot in use.
+    """The right of a thread to run a brief round.
 
     Attributes:
-        since: When its current round began.
+        since: When its current round began (``time.monotonic``).
     """
 
     since: float
 
 
 class CpuLimiter:
-    """The slots of one process; each thread holds one or none."""
+    """The slots of one process. A brief round needs a slot, and a thread holds at most one."""
 
     def __init__(self, most: int = SLOTS) -> None:
         self._most = most
         self._brief: set[Node] = set()
         self._taken: list[CpuSlot] = []
         self._changed = threading.Condition()
-        #: Held by the thread that waits for the next free slot. Those behind it do not poll.
+        #: Held by the thread that waits for the next free slot. Other waiting threads do not poll.
         self._next = threading.Lock()
         self._own = threading.local()
 

@@ -81,8 +81,9 @@ class FastRounds:
 
         Args:
             claim: The claim that came with the message, if its run is claimed already.
-            until: When the run has to leave this worker; None for a run that begins here.
-            since: When the claim came to this process; None for now.
+            until: When the run has to leave this worker (``time.monotonic``). None for a run that
+                begins here.
+            since: When the claim came to this process (``time.monotonic``). None for now.
             task: Id and root id of the message's Celery task.
         """
         now = time.monotonic()
@@ -120,11 +121,11 @@ class Handoff:
     """The fast path of one message that this process received.
 
     Attributes:
-        claim: The claim that came with it, if the run is claimed already.
+        claim: The claim that came with the message, if the run is claimed already.
         until: When the run has to leave this worker (``time.monotonic``).
         since: When the claim came to this process (``time.monotonic``).
         task: Id and root id of the message's Celery task, if they are known.
-        prefetched: The message that its round's commit prefetched.
+        prefetched: The next message, which the commit of this message's round prefetched.
     """
 
     rounds: FastRounds
@@ -138,8 +139,7 @@ class Handoff:
         """Return a round's claim, after waiting for a CPU slot.
 
         Only a round that is probably brief needs a slot, and only if its run kept this worker. For
-        any
-        other round this thread frees its slot: another run begins here, or the round may take
+        any other round this thread frees its slot: another run begins here, or the round may take
         longer.
 
         Returns:

@@ -34,7 +34,7 @@ OWN_TURNS = 8
 
 
 class Prefetcher:
-    """Chooses the queues from which this process's commits pop.
+    """Chooses the queues from which this process's commits pop messages.
 
     It is off until ``begin``.
     """
@@ -106,12 +106,12 @@ class Prefetcher:
         return [*self._own, *order] if self._own and turn % OWN_TURNS == OWN_TURNS // 2 else order
 
     def holds(self, holder: object) -> None:
-        """Record that a prefetched message is not yet delivered.
+        """Record that ``holder`` has a prefetched message that is not delivered yet.
 
         It is delivered after the message of the round that prefetched it is acknowledged.
         """
         self._undelivered.add(holder)
 
     def delivers(self, holder: object) -> None:
-        """Record that a prefetched message goes to Celery's consumer."""
+        """Record that the prefetched message of ``holder`` goes to Celery's consumer."""
         self._undelivered.discard(holder)

@@ -1,8 +1,8 @@
 """Metric history: the figures of rounds over the last hour, day and week, as charts.
 
-Each span has separate parts, so a chart reads as many hashes as it has points. A part's name is its
-number since 1970. Its hash expires when it leaves all charts. So the memory is bounded by spans,
-parts, flows and queues.
+Each of these spans is divided into equal parts. A part is a Redis hash, named by its number since
+1970, so a chart reads as many hashes as it has points. The hash expires when its part leaves all
+charts. So the memory is bounded by spans, parts, flows and queues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MetricHistoryFeature(Feature):
-    """What the history of metrics offers to the rest of the tree."""
+    """The feature of the metric history."""
 
     name: ClassVar[str] = "metric_history"
 

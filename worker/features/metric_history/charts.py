@@ -1,4 +1,4 @@
-"""The charts of the history, drawn on the server as SVG: means, and a line for each flow."""
+"""The charts of the history, as SVG made in Python: means, and a line for each flow."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ class FlowLine(Chart):
 
     @property
     def path(self) -> str:
-        """The SVG path of the line, one point per amount.
-
-        The scale is the chart's maximum.
-        """
+        """The SVG path of the line, one point per amount. ``scale`` is the chart's maximum."""
         width = WIDE / (len(self.amounts) or 1)
         points = (
             f"{(number + 0.5) * width:g} {HIGH - 1 - (HIGH - 2) * amount / (self.scale or 1):.1f}"

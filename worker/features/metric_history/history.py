@@ -20,10 +20,10 @@ Amounts = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """The figures of a span, oldest part first.
+    """The figures of a span (an hour, a day or a week), oldest part first.
 
     Attributes:
-        begins: When each part begins, in ms of the server's clock.
+        begins: When each part begins, in ms of the state server's clock.
         parts: The sums of each part, by their name and the flow or the queue's role.
     """
 
@@ -37,7 +37,7 @@ class MetricHistory:
 
 
 def summed(amounts: Mapping[tuple[str, ...], float]) -> dict[tuple[str, str], float]:
-    """Return the round metrics that a part stores. The keys are name and label."""
+    """Return the amounts that a part stores, by name and label, from a round's metrics."""
     sums: dict[tuple[str, str], float] = defaultdict(int)
     for (name, label, *rest), amount in amounts.items():
         if name in _SUMS:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def key(keys: Keys, span: str, number: int) -> str:
-    """Return the key of one part of a span. A field is a figure's name and label (a JSON list)."""
+    """Return the key of a part's hash. Each field is a figure's name and label (a JSON list)."""
     return f"{keys.metrics}:{span}:{number}"
 
 
 def add_to_parts(pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int) -> None:
-    """Add sums of the amounts to the current part of each span, in a pipeline."""
+    """Add commands to ``pipe`` that add the amounts to the current part of each span."""
     sums = {json.dumps(name): amount for name, amount in summed(amounts).items()}
     if not sums:
         return
@@ -34,11 +34,10 @@ def add_to_parts(pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float]
 def read_history(store: Store, span: str) -> MetricHistory:
     """Return the figures of a span's parts.
 
-    The last part is the current one. The cost does not depend on the number of runs: one hash for
-    each part.
+    The last part is the current one. One hash is read for each part, whatever the number of runs.
 
     Raises:
-        StoreUnavailable: The server does not answer.
+        StoreUnavailable: The state server does not answer.
         DamagedRun: A key is of a wrong type.
     """
     last = store.time() // part_ms(span)

@@ -1,7 +1,7 @@
 """Notes: texts that runs keep for later runs, under namespaces.
 
-They are outside of the protocol. No transition of a run reads or writes them, and the deletion of a
-run does not delete them. ``flows/rounds/notes.py`` has what a round sees of them.
+They are outside of the protocol of rounds. No transition of a run reads or writes them, and the
+deletion of a run does not delete them. ``flows/rounds/notes.py`` is the part that rounds use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NotesFeature(Feature):
-    """What notes offer to the rest of the tree."""
+    """The feature of notes."""
 
     name: ClassVar[str] = "notes"
     commands: ClassVar[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ class NotesFeature(Feature):
         fence: Fence | None = None,
         broken: Callable[[Exception], None] = lambda error: None,
     ) -> Mapping[str, Any]:
-        """Return what opens the notes of a round (``RoundContext.notes``)."""
+        """Return the field ``note_access``, which opens the notes of a round."""
         return {"note_access": _run_notes()(store, settings, record, flow, fence, broken)}
 
 

@@ -20,7 +20,7 @@ from perdure.worker.presentation.text import count, moment, plain
 if TYPE_CHECKING:
     from perdure.worker.client.api import ClientApi
 
-#: Namespaces among which the nearest to an unknown one is looked for.
+#: Maximum namespaces among which the nearest to an unknown one is searched.
 NAMESPACES = 1000
 
 

@@ -92,7 +92,7 @@ def notes(session: Session, namespace: str, words: str = "", limit: int = 50) ->
 
 
 def _encode_note(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the note's key, which the path names, and its value as JSON."""
+    """Return the arguments of the request: with the note's key, and its value as JSON data."""
     note = checked_note(arguments["text"], arguments["key"], arguments["value"])
     return {**arguments, "text": note.text, "key": note.key, "value": note.value}
 

@@ -30,7 +30,7 @@ class NoteCount(NamedTuple):
 
 
 def keys_of(keys: Keys, namespace: str) -> tuple[str, str]:
-    """Return the keys of a namespace's notes: the hash of notes by key, and their order.
+    """Return the two Redis keys of a namespace: the hash of its notes, and their order.
 
     The order is a sorted set of the notes' keys. The score is the time of the last change (ms).
     """
@@ -38,7 +38,7 @@ def keys_of(keys: Keys, namespace: str) -> tuple[str, str]:
 
 
 def index_of(keys: Keys) -> str:
-    """Return the key of the sorted set of namespaces with notes. Every score is 0."""
+    """Return the Redis key of the sorted set of namespaces with notes. Every score is 0."""
     return f"{keys.prefix}:notes_index"
 
 
@@ -60,8 +60,8 @@ class NoteRecords:
             fence: the round that writes, or None for a client.
 
         Returns:
-            The word of put_note.lua, the note's time (ms) or the damaged key, and the keys of the
-                dropped notes.
+            The first word of the reply of put_note.lua, the note's time (ms) or the damaged key,
+                and the keys of the dropped notes.
 
         Raises:
             UnstorableValue: the note is too long.
@@ -80,10 +80,11 @@ class NoteRecords:
     def forget(
         self, namespace: str, key: str | None = None, fence: Fence | None = None
     ) -> tuple[str, str]:
-        """Delete one note of a namespace, or all.
+        """Delete one note of a namespace, or all if ``key`` is None.
 
         Returns:
-            The word of forget_notes.lua, and the number of deleted notes or the damaged key.
+            The first word of the reply of forget_notes.lua, and the number of deleted notes or the
+                damaged key.
         """
         word, *details = self._call("forget_notes", namespace, {"key": key}, fence)
         return word, details[0] if details else ""
@@ -181,7 +182,7 @@ class NoteRecords:
 
 
 def wrong_type(key: str) -> str:
-    """Return the error text for a key of wrong type."""
+    """Return the error text for a Redis key of wrong type."""
     return (
         f"{key} has a wrong type on the server. Find out who wrote to it, and delete it. Nothing "
         "was changed"

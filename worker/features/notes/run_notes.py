@@ -49,17 +49,17 @@ class RunNotes(NoteAccess):
         Raises:
             InvalidFlow: the namespace is not valid.
             FatalError: the run lacks a fact that the namespace names.
-            StoreUnavailable: the server does not answer. The round is lost.
+            StoreUnavailable: the state server does not answer. The round is lost.
         """
         record = self._record
         where = f"run {record.id}, step {record.step}"
         return Notes(self._opened(where), filled(namespace, self._facts, where), record.id)
 
     def shown(self, artifact: Callable[[str], str], read: Callable[[], str]) -> str:
-        """Return the notes that the run's prompts show.
+        """Return the text of the notes that the run's prompts show.
 
-        The first round that needs them reads them, and keeps them with its commit. So each later
-        round of the run has the same.
+        The first round that needs the notes reads them, and its commit stores the text. So each
+        later round of the run shows the same.
         """
         if self._shown is None:
             try:
@@ -77,7 +77,7 @@ class RunNotes(NoteAccess):
         return ServerNotes(self._store, self._settings, self._fence, where, self._broken)
 
     def _facts(self) -> Mapping[str, str]:
-        """Return the facts that a namespace may name. A run of one call has its parent's."""
+        """Return the facts that a namespace may name. A child run for one call has its parent's."""
         fields: Mapping[str, str] = self._record.fields
         if VALUE + ONLY in fields:
             try:
@@ -94,7 +94,7 @@ class ServerNotes:
     """The default note store, on the state server.
 
     Args:
-        fence: the round that writes.
+        fence: the round that writes, or None for a reader.
         where: the run and the step, for error texts.
         broken: called with an error of the store, because a command may catch the error.
     """
@@ -111,13 +111,13 @@ class ServerNotes:
         self._fence, self._where, self._broken = fence, where, broken
 
     def put(self, namespace: str, note: Note) -> None:
-        """Store a note, replacing one with the same key. Its time is the server's.
+        """Store a note, replacing one with the same key. Its time is the state server's.
 
         Raises:
             UnstorableValue: the note is too long.
-            RoundStopped: the round is no longer the run's.
-            DamagedNote: a key on the server is damaged.
-            StoreUnavailable: the server does not answer. The round is lost.
+            RoundStopped: the round has lost its lease, or the run has left this step.
+            DamagedNote: a key on the state server is damaged.
+            StoreUnavailable: the state server does not answer. The round is lost.
         """
         with self._reporting_broken():
             word, detail, _ = self._records.put(namespace, note, self._fence)
@@ -148,7 +148,7 @@ class ServerNotes:
         return detail != "0"
 
     def _check(self, word: str, detail: str, what: str) -> None:
-        """Raise an error unless the script did its work."""
+        """Raise an error unless the reply of a Lua script (``word`` and ``detail``) is ``ok``."""
         if word == "damaged":
             raise DamagedNote(f"{self._where}: {what}: {wrong_type(detail)}")
         if word != "ok":

@@ -1,6 +1,6 @@
 """Notifications: workers tell people and programs of events of runs, by rules of the settings.
 
-They are outside the protocol. No transition of a run reads or writes them.
+They are outside the protocol of rounds. No transition of a run reads or writes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NotificationsFeature(Feature):
-    """What notifications offer to the rest of the tree."""
+    """The feature of notifications."""
 
     name: ClassVar[str] = "notifications"
     commands: ClassVar[Mapping[str, str]] = {
@@ -29,7 +29,7 @@ class NotificationsFeature(Feature):
     )
 
     def routes(self) -> Iterable[Any]:
-        """Return the router of notifications and of trying a rule."""
+        """Return the router with the routes for notifications and for trying a rule."""
         from perdure.worker.features.notifications.routes import router
 
         return (router,)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 def _in_thread(
     method: Callable[Concatenate[Notifications, P], T],
 ) -> Callable[Concatenate[AsyncNotifications, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine function that runs a method in a thread."""
+    """Return a coroutine function that runs a method of ``Notifications`` in a thread."""
 
     @wraps(method, updated=())
     async def call(self: AsyncNotifications, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -29,7 +29,7 @@ def _in_thread(
 
 
 class AsyncNotifications:
-    """The notifications on a server, for asyncio programs.
+    """The notifications on a state server, for asyncio programs.
 
     Args:
         notifications: The notifications of a ``Client``.

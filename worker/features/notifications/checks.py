@@ -11,7 +11,7 @@ from perdure.worker.store.inspection import Inspection
 
 #: Maximum number of rules that a finding names.
 NAMED = 10
-#: Seconds after its time for which a notification may wait while a worker delivers others.
+#: Seconds for which a due notification may wait while a worker delivers others.
 LATE_SECONDS = 120.0
 
 

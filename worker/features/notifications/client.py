@@ -31,11 +31,11 @@ class StateClient(Protocol):
 
 
 class Notifications:
-    """The notifications on the server of ``client``. A worker with the rule delivers them.
+    """The notifications on the state server of ``client``. A worker with the rule delivers them.
 
     Raises:
-        StoreUnavailable: From every method, if the server does not reply.
-        AccessDenied: From every method, if the login has no access to them.
+        StoreUnavailable: From every method, if the state server does not reply.
+        AccessDenied: From every method, if the login to the state server may not access them.
     """
 
     def __init__(self, client: StateClient) -> None:

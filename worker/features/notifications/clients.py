@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ClientNotifications:
-    """Of ``Client``."""
+    """The property ``notifications`` of ``Client``."""
 
     @property
     def notifications(self: StateClient) -> Notifications:
@@ -31,7 +31,7 @@ class AsyncStateClient(Protocol):
 
 
 class AsyncClientNotifications:
-    """Of ``AsyncClient``."""
+    """The property ``notifications`` of ``AsyncClient``."""
 
     @property
     def notifications(self: AsyncStateClient) -> AsyncNotifications:
@@ -43,7 +43,7 @@ class AsyncClientNotifications:
 
 
 class RemoteClientNotifications:
-    """Of ``RemoteClient``."""
+    """The property ``notifications`` of ``RemoteClient``."""
 
     @property
     def notifications(self: WebClient) -> RemoteNotifications:
@@ -63,7 +63,7 @@ class CallerClient(Protocol):
 
 
 class CallerNotifications:
-    """Of the client of a caller over HTTP."""
+    """The property ``notifications`` of ``AuthorizedClient``, for a caller over HTTP."""
 
     @property
     def notifications(self: CallerClient) -> Notifications:

@@ -1,4 +1,4 @@
-"""The command ``notifications``: list those not delivered, send them again, try a rule."""
+"""The command ``notifications``: list undelivered ones, send them again, try a rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.worker.features.notifications.client import Notifications
     from perdure.worker.features.notifications.notification import Notification
 
-#: Seconds between two looks whether a test was delivered.
+#: Seconds between two checks whether a test was delivered.
 LOOK_SECONDS = 0.1
 #: Exit code of a test that was not delivered.
 NOT_DELIVERED = 8
@@ -161,9 +161,10 @@ def test_command(rule: str, timeout: float, as_json: bool, url: str | None) -> N
 
 
 def _wait(notifications: Notifications, sent: str, timeout: float) -> Notification | None:
-    """Wait for a delivery.
+    """Wait until a notification (id ``sent``) is delivered, at most ``timeout`` seconds.
 
-    Return None, or the notification if its first attempt failed or the time is over.
+    Returns:
+        None. The notification if its first attempt failed or the time is over.
     """
     end = time.monotonic() + timeout
     while True:

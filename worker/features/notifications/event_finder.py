@@ -1,7 +1,7 @@
 """The search in the run indexes for events that rules of ``notify`` want.
 
-No transition of a run knows of notifications: the indexes have the events. So a run without a
-matching rule costs nothing, and a new rule applies to the runs that are under way.
+No transition of a run knows of notifications: their events are entries of the indexes. So a run
+without a matching rule costs nothing, and a new rule applies to runs that are live.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from perdure.worker.store import Store
 
 logger = logging.getLogger("perdure.notify")
 
-#: Milliseconds by which each look overlaps the one before. Scripts write the server's time, so less
-#: would do.
+#: Milliseconds by which each search overlaps the one before. Scripts write the state server's time,
+#: so less would do.
 OVERLAP = 2_000
-#: Milliseconds that a look goes back if the server's clock is behind the last look: another server
-#: has taken over, or its clock was set.
+#: Milliseconds that a search goes back if the state server's clock is behind the last search:
+#: another server has taken over, or its clock was set.
 CLOCK_BACK = 60_000
-#: Runs of one page, and pages of one look.
+#: Runs of one page, and pages of one search.
 PAGE, MOST_PAGES = 500, 20
 #: A search of the runs that wait or are stopped takes at most this part of a CPU, whatever their
 #: number.
 MOST_OF_CPU = 0.01
 #: Indexes in the order of the runs' end, by event.
 ENDED = ("completed", "errored")
-#: Indexes in the order of the runs' submission. A question of a child run is a person's matter too;
-#: the end of one is its parent's.
+#: Indexes in the order of the runs' submission. People answer questions of child runs too. The end
+#: of a child run concerns only its parent.
 WAITING, STOPPED = ("interrupted", "interrupted:children"), ("stopped",)
 
 
@@ -52,8 +52,8 @@ class EventFinder:
     """Finds events of runs, and stores notifications for matching rules.
 
     Args:
-        rules: by name.
-        link: returns the address of a run's page, or None.
+        rules: the rules by name.
+        link: returns the address of a run's page by run id, or None.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class EventFinder:
         self._runs = RestingRuns(store)
         self._rules = rules
         self._link = link
-        #: Events (run id and time in ms) of the last looks.
+        #: Events (run id and time in ms) of the last searches.
         self._seen: dict[tuple[str, int], None] = {}
         #: Time (ms) at which the worker began. None if ``begin`` was not called.
         self._began: int | None = None
@@ -79,17 +79,17 @@ class EventFinder:
         self._stops: int | None = None
 
     def begin(self) -> None:
-        """Note the time at which new rules begin.
+        """Record the present as the time from which a new rule gets events.
 
-        The first look goes back to that time, but at most ``CLOCK_BACK``.
+        The first search goes back to that time, but at most ``CLOCK_BACK``.
 
         Raises:
-            StoreUnavailable: a new rule then begins with the first look.
+            StoreUnavailable: a new rule then begins with the first search.
         """
         self._began = self._store.time()
 
     def look(self) -> int:
-        """Find new events, and return the number of notifications."""
+        """Find new events, store their notifications, and return the number of these."""
         now = self._store.time()
         looked = self._records.looked()
         found = self._look_at_ended(now, looked)
@@ -107,7 +107,7 @@ class EventFinder:
         return name.partition(":")[0] in self._rules
 
     def _look_at_ended(self, now: int, looked: Mapping[str, int]) -> int:
-        """Find ended runs, in the order of their ends."""
+        """Find ended runs in the order of their ends. Return the number of new notifications."""
         source = "ended"
         indexes = [event for event in ENDED if self._wanting({event})]
         since = self._since(source, self._wanting(set(ENDED)), looked, now)
@@ -132,7 +132,7 @@ class EventFinder:
         return count
 
     def _look_at_rest(self, now: int, looked: Mapping[str, int]) -> int:
-        """Find runs that began to wait or were stopped."""
+        """Find runs that began to wait or were stopped. Return the number of new notifications."""
         source = "rest"
         since = self._since(source, self._wanting({"waiting", "in_doubt", "stopped"}), looked, now)
         if not since:
@@ -163,10 +163,10 @@ class EventFinder:
     def _since(
         self, source: str, rules: list[str], looked: Mapping[str, int], now: int
     ) -> dict[str, int]:
-        """Return the time (ms) from which each rule looks.
+        """Return the time (ms) from which to search events for each rule.
 
-        A new rule begins when the worker began, at most ``CLOCK_BACK`` ago. Without that time it
-        begins now.
+        For a new rule it is the time at which the worker began, at most ``CLOCK_BACK`` ago. If that
+        is not known, it is now.
         """
         new = now if self._began is None else min(now, max(self._began, now - CLOCK_BACK))
         since = {}
@@ -233,10 +233,14 @@ class EventFinder:
 
 
 def _advanced(last: int | None, upto: int, now: int) -> int:
-    """Return the time (ms) to store after a look.
+    """Return the time (ms) to store as a rule's progress after a search.
 
-    The look has found all events before ``upto``. The next one begins ``OVERLAP`` before the stored
-    time. For a new rule that must not be before now.
+    The next search begins ``OVERLAP`` before the stored time. For a new rule that must not be
+    before now.
+
+    Args:
+        last: the progress (ms) before the search. None for a new rule.
+        upto: the time (ms) before which the search has found all events.
     """
     if last is None:
         return now + OVERLAP

@@ -11,7 +11,7 @@ from perdure.worker.metrics.families import counter, gauge
 from perdure.worker.metrics.totals import figures_of
 from perdure.worker.store import Store
 
-#: The total of attempts, and its number of labels: rule and outcome.
+#: The stored total of attempts, and its number of labels: rule and outcome.
 SIZES = {"notified": 2}
 
 

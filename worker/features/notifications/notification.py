@@ -1,5 +1,4 @@
-"""Notification: the message of a rule of the setting ``notify``, with the record of its
-delivery."""
+"""Notification: a message about a run by a rule of ``notify``, with its delivery's state."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ TEST = "test"
 
 
 class NotDelivered(PerdureError):
-    """A notification was not delivered. The worker tries again, and records why.
+    """Raised when a notification was not delivered. The worker tries again, and records why.
 
     Args:
-        message: why. It has no secret and no URL, only the receiver's host.
+        message: the reason. It has no secret and no URL, only the receiver's host.
         concerns_receiver: Whether other notifications of the rule would fail too.
         is_final: Whether no further attempt is worth while.
         after: Seconds for which the receiver asks the sender to wait.
@@ -50,7 +49,7 @@ class NotDelivered(PerdureError):
 
 @dataclass(frozen=True)
 class Notification(Document):
-    """One notification of one rule, and how far its delivery is."""
+    """One notification of one rule, with the state of its delivery."""
 
     id: str
     """Id, the same on each attempt: receivers recognize a repetition by it."""
@@ -88,16 +87,17 @@ class Notification(Document):
         """Return the notification after one more failed attempt.
 
         Args:
-            due_at: of the next attempt.
+            due_at: the time of the next attempt.
         """
         return replace(self, attempts=self.attempts + 1, error=error, due_at=due_at)
 
 
 def event_of(run: Run) -> tuple[str, frozenset[str]] | None:
-    """Return the event of a run at rest.
+    """Return the event of a run that is interrupted or has ended.
 
     Returns:
-        The event, and the events by which rules may ask for it. None if the run moves on by itself.
+        The event's name, and the event names in a rule that match it. None if the run moves on by
+            itself.
     """
     if run.status is RunStatus.INTERRUPTED:
         asked = PendingInterrupt.of(run)
@@ -120,13 +120,13 @@ def _alone(event: str) -> tuple[str, frozenset[str]]:
 def notification_of(
     rule: str, event: str, run: Run, link: str | None, now: datetime
 ) -> Notification:
-    """Return a rule's notification about a run at rest.
+    """Return a rule's notification about a run that is interrupted or has ended.
 
     Its id is a digest of the event. A worker that finds the same event again derives the same id.
 
     Args:
-        link: address of the run's page.
-        now: when its delivery begins.
+        link: address of the run's page, or None.
+        now: when the delivery begins.
     """
     asked = PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
     happened = (rule, event, run.id, run.created_at.isoformat(), run.updated_at.isoformat())
@@ -158,7 +158,7 @@ def notification_of(
 
 
 def question_of(asked: PendingInterrupt) -> dict[str, Any]:
-    """Return a run's question as a notification's member."""
+    """Return a run's question as JSON data for a notification's body."""
     return {
         "id": asked.id,
         "kind": asked.kind,
@@ -175,7 +175,7 @@ def trial_notification(rule: str, notification_id: str, at: datetime) -> Notific
 
 
 def cut(text: str) -> str:
-    """Return a text, cut to the length of notifications."""
+    """Return a text, cut to ``LONGEST_TEXT`` characters."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 

@@ -1,6 +1,6 @@
 """The notifier: the thread that finds events and delivers notifications.
 
-A worker has one only if its settings have rules (``notify``). One worker at a time looks and
+A worker has one only if its settings have rules (``notify``). One worker at a time finds and
 delivers; if it dies, another one takes over after ``HOLD_MS``.
 """
 
@@ -25,9 +25,9 @@ from perdure.worker.store import Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.notify")
 
-#: Seconds between two looks for events.
+#: Seconds between two searches for events.
 LOOK_SECONDS = 1.0
-#: Milliseconds without a sign of life after which another worker takes over.
+#: Milliseconds without a renewal by the delivering worker after which another one takes over.
 HOLD_MS = 10_000
 #: Threads of one rule, so that a slow receiver does not delay the other rules.
 PARALLEL = 8
@@ -40,14 +40,14 @@ RETRY_SECONDS, LONGEST_RETRY = 5.0, 3600.0
 REST_SECONDS, LONGEST_REST = 1.0, 30.0
 #: Seconds that deliveries in flight may take when the worker stops.
 STOP_SECONDS = 3.0
-#: Log text of the outage.
+#: Log text for an outage of the state server.
 NOT_NOTIFIED = "could not look for events to notify of"
 
 Send = Callable[[NotificationRule, Notification], None]
 
 
 class Lane:
-    """One rule's notifications in this worker, with their threads."""
+    """The delivery of one rule's notifications in this worker, with its threads."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Lane:
         self._rests_until = 0.0
 
     def fill(self, now: int) -> None:
-        """Take the due notifications, and begin to deliver them."""
+        """Take the notifications that are due at ``now`` (ms), and begin to deliver them."""
         with self._lock:
             if self._ready or time.monotonic() < self._rests_until:
                 return
@@ -203,10 +203,10 @@ class Notifier:
     """Finds events and delivers notifications, for one worker.
 
     Args:
-        rules: by name.
+        rules: the rules by name.
         worker: name of the worker.
         send: sends one notification, or raises NotDelivered.
-        link: returns the address of a run's page, or None.
+        link: returns the address of a run's page by run id, or None.
     """
 
     def __init__(
@@ -266,12 +266,13 @@ class Notifier:
             logger.warning("another worker goes on with notifications later: %s", error)
 
     def _look(self, is_due: bool) -> bool:
-        """Deliver due notifications, if this worker is the deliverer.
+        """Deliver due notifications, if this worker holds the right to deliver.
 
-        If ``is_due``, it looks for events first.
+        Args:
+            is_due: whether to search for events first.
 
         Returns:
-            Whether it looked for events.
+            Whether events were searched without an error.
         """
         looked = False
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Maximum number of dead notifications. The oldest are forgotten.
 MOST_DEAD = 10_000
 #: Milliseconds for which the id of a delivered notification is known, so that an event that is
-#: found again is not sent again. A look goes back a minute at most.
+#: found again is not sent again. A search goes back a minute at most.
 DONE_KEPT = 600_000
 #: The bounds of all scores.
 FIRST: Any = "-inf"
@@ -31,13 +31,13 @@ BATCH = 500
 
 
 def key(keys: Keys, part: str) -> str:
-    """Return the key of one part of the notifications.
+    """Return the Redis key of one part of the notifications.
 
     ``records`` is a hash of all waiting and dead notifications, by id. ``due:RULE`` is the sorted
     set of the ids that wait for delivery, by the time of the next attempt (ms). ``dead`` and
-    ``done`` are sorted sets of ids, by the time (ms). ``looked`` is the hash of the times (ms) up
-    to which the events of each rule were found. ``holder`` is a text, the worker that finds and
-    delivers.
+    ``done`` (delivered) are sorted sets of ids, by time (ms). ``looked`` is the hash of the times
+    (ms) up to which the events of each rule were found. ``holder`` is a text, the worker that finds
+    and delivers.
     """
     return keys.of_feature("notifications", part)
 
@@ -50,9 +50,9 @@ class NotificationRecords:
         self._key = partial(key, store.keys)
 
     def hold(self, worker: str, ms: int) -> bool:
-        """Return whether this worker delivers for ``ms`` milliseconds.
+        """Return whether this worker finds and delivers for the next ``ms`` milliseconds.
 
-        It does if no other worker does.
+        False if another worker does.
         """
         redis, key = self._store.redis, self._key("holder")
         with self._store._answered():
@@ -68,9 +68,9 @@ class NotificationRecords:
                 self._store.redis.delete(key)
 
     def looked(self) -> dict[str, int]:
-        """Return each search's progress (ms), by ``RULE:SOURCE``.
+        """Return the times (ms) up to which events were found, by ``RULE:SOURCE``.
 
-        It is the time up to which events were found.
+        The source is ``ended`` or ``rest`` (waiting and stopped runs).
         """
         with self._store._answered():
             found = cast("dict[str, str]", self._store.redis.hgetall(self._key("looked")))
@@ -79,10 +79,13 @@ class NotificationRecords:
     def add(
         self, found: Sequence[Notification], looked: Mapping[str, int], now: int
     ) -> list[Notification]:
-        """Store due notifications and the progress of searches.
+        """Store notifications, due now, and the progress of searches in one write.
 
-        One write stores all. Notifications that are already stored, or were delivered lately, are
-        left out.
+        Notifications that are already stored, or were delivered lately, are left out.
+
+        Args:
+            looked: the progress, as the method ``looked`` returns it.
+            now: the time in ms.
 
         Returns:
             The new notifications.
@@ -109,10 +112,7 @@ class NotificationRecords:
         return new
 
     def due(self, rule: str, now: int, limit: int) -> list[str]:
-        """Return the ids of a rule's due notifications.
-
-        There are at most ``limit``, the longest due first.
-        """
+        """Return at most ``limit`` ids of a rule's due notifications, the longest due first."""
         with self._store._answered():
             return cast(
                 list[str],
@@ -175,8 +175,7 @@ class NotificationRecords:
     def send_again(self, ids: Iterable[str], now: int) -> list[str]:
         """Make notifications due now, and return their ids.
 
-        They may be waiting or dead. An id without a record is left out. The time of patience begins
-        again.
+        They may be waiting or dead. Unknown ids are left out. The rule's ``patience`` begins again.
         """
         wanted = list(ids)
         found = [each for each in self.get(wanted) if each is not None]
@@ -219,7 +218,7 @@ class NotificationRecords:
         return sorted({name.partition(":")[0] for name in self.looked()})
 
     def backlog(self, rules: Sequence[str]) -> dict[str, int]:
-        """Return each rule's number of waiting notifications."""
+        """Return the number of waiting notifications by rule."""
         if not rules:
             return {}
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
@@ -234,7 +233,7 @@ class NotificationRecords:
             return self._store.redis.zcard(self._key("dead"))
 
     def longest_due(self, rules: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return each rule's first due notification: id and time (ms).
+        """Return the waiting notification that is due first, by rule: id and due time (ms).
 
         A rule without a waiting notification is left out.
         """
@@ -277,15 +276,20 @@ class NotificationRecords:
 
 
 class RestingRuns:
-    """Reads of runs at rest, for notifications."""
+    """Reads of runs that wait for a person or have ended, for notifications."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def ended(self, index: str, since: int, limit: int) -> list[tuple[str, int]]:
-        """Return runs that ended since a time, earliest first.
+        """Return at most ``limit`` runs that ended since a time, earliest first.
 
-        Each is the run's id and the time of its end (ms).
+        Args:
+            index: ``completed`` or ``errored``.
+            since: the time in ms since 1970.
+
+        Returns:
+            The id of each run, and the time of its end (ms).
         """
         with self._store._answered():
             pairs: Any = self._store.redis.zrange(
@@ -300,10 +304,16 @@ class RestingRuns:
         return [(pair[0], int(pair[1])) for pair in pairs]
 
     def entered(self, index: str, since: int) -> list[tuple[str, int]]:
-        """Return runs that entered an index since a time.
+        """Return runs that began to wait for a person, or were stopped, since a time.
 
-        Each is the run's id and the time (ms). The index is of runs that wait for a person, or are
-        stopped. It has the order of their submission, so all of them are read.
+        The index has the order of the runs' submission, so all its runs are read.
+
+        Args:
+            index: one of ``WAITING`` or ``STOPPED`` (``event_finder.py``).
+            since: the time in ms since 1970.
+
+        Returns:
+            The id of each run, and the time of its last change (ms).
         """
         found: list[tuple[str, int]] = []
         after: str | None = None

@@ -10,7 +10,7 @@ from perdure.worker.errors import NotificationNotFound
 from perdure.worker.features.notifications.notification import Notification
 from perdure.worker.operations import validation
 
-#: Maximum notifications that the server returns at once.
+#: Maximum notifications that the HTTP API returns at once.
 PAGE = 1000
 
 

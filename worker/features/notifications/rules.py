@@ -96,15 +96,12 @@ class NotificationRule(BaseModel):
 
     @property
     def events(self) -> frozenset[str]:
-        """The events of the rule, with ``ended`` resolved."""
+        """The events of the rule. ``ended`` is replaced by the events for which it stands."""
         more = {"completed", "errored", "stopped"} if "ended" in self.on else set()
         return frozenset(self.on) - {"ended"} | more
 
     def matches(self, flow: str, labels: Mapping[str, Any], submitter: str | None) -> bool:
-        """Return whether the rule matches a run.
-
-        The arguments are the run's flow, labels and submitter.
-        """
+        """Return whether the rule matches a run with this flow, labels and submitter."""
         return (
             (not self.flow or any(fnmatchcase(flow, pattern) for pattern in self.flow))
             and all(labels.get(name) == text for name, text in self.labels.items())

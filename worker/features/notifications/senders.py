@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Milliseconds for which the link of a notification can sign in: a day.
 SIGN_IN_MS = 86_400_000
-#: Seconds for one run of a command.
+#: Seconds that a command may run.
 COMMAND_SECONDS = 30.0
 #: Characters of a command's error output that the record of a failure has.
 OUTPUT_SHOWN = 300
@@ -67,7 +67,7 @@ class NotificationSender:
     def _with_sign_in(self, token_id: str, notification: Notification) -> Notification:
         """Return the notification with a link that signs in once.
 
-        Each attempt makes a new code, so that no code is stored.
+        Each attempt makes a new code, so that only digests of codes are stored.
         """
         code = secrets.token_urlsafe(32)
         SignInCodes(self._store).put(digest_of(code), token_id, SIGN_IN_MS)
@@ -103,16 +103,15 @@ class NotificationSender:
 
 
 def message_of(notification: Notification) -> dict[str, Any]:
-    """Return the message of commands and tasks: a webhook's body, with the notification's id."""
+    """Return the JSON data for a command or Celery task: a webhook's body, and ``id``."""
     return {"id": notification.id, **notification.body}
 
 
 def run_command(command: tuple[str, ...], notification: Notification) -> None:
-    """Run a rule's command with the notification as input.
+    """Run a rule's command once, with the notification as JSON on its standard input.
 
-    It runs once, with JSON on its standard input. Arguments may name facts: ``{type}``,
-    ``{run_id}``, ``{flow}``, ``{status}``, ``{link}`` and ``{text}``, a sentence for people. No
-    shell reads them.
+    The command's arguments may name facts: ``{type}``, ``{run_id}``, ``{flow}``, ``{status}``,
+    ``{link}`` and ``{text}``, a sentence for people. No shell reads the arguments.
 
     Raises:
         NotDelivered: the command did not end with exit code 0 in time.
@@ -151,7 +150,7 @@ def run_command(command: tuple[str, ...], notification: Notification) -> None:
 
 
 def facts_of(notification: Notification) -> dict[str, str]:
-    """Return the facts that a command's arguments can name."""
+    """Return the facts that a command's arguments can name, by name."""
     data = notification.body["data"]
     return {
         "type": str(notification.body["type"]),
@@ -174,7 +173,7 @@ def filled(argument: str, facts: Mapping[str, str]) -> str:
 
 
 def sentence(notification: Notification) -> str:
-    """Return a sentence for people about the event."""
+    """Return a sentence for people about the notification's event."""
     data = notification.body["data"]
     if not notification.run_id:
         return f"Test of the notification rule {notification.rule}."

@@ -43,7 +43,7 @@ def secret_bytes(reference: str) -> bytes:
     """Return the key behind a webhook secret's reference.
 
     Raises:
-        NotDelivered: this process has no such secret, or it has another form.
+        NotDelivered: this process has no such secret, or the secret has another form.
     """
     try:
         text = secret_of(reference, "the secret of a webhook")
@@ -91,17 +91,18 @@ def send_webhook(
     private: bool = False,
     seconds: float = SECONDS,
 ) -> None:
-    """Send a webhook once. It returns if the receiver has accepted it, with a status of 2xx.
+    """Send a webhook once. The receiver accepts it with a status of 2xx.
 
     Redirects are not followed: the receiver's new address belongs into the settings.
 
     Args:
         url: URL of the receiver, or ``env:NAME``.
-        secrets: references to the secrets that sign.
+        secrets: references (``env:NAME``) to the secrets that sign.
         private: whether addresses that are not public are allowed.
+        seconds: time limit of the attempt.
 
     Raises:
-        NotDelivered: the receiver did not accept it, or its address is not allowed.
+        NotDelivered: the receiver did not accept the webhook, or its address is not allowed.
     """
     try:
         address = secret_of(url, "the URL of a webhook") if is_reference(url) else url
@@ -155,10 +156,13 @@ def _post(
     end: float,
     allowed: Callable[[Address], bool],
 ) -> tuple[int, float | None]:
-    """Send one request, and return status and wait.
+    """Send one request. Return the status, and ``Retry-After`` in seconds or None.
 
-    The wait is the receiver's ``Retry-After`` in seconds, or None. The request goes to an address
-    that was checked, not to the name, which could resolve to another address by now.
+    The request goes to an address that was checked, not to the name, which could resolve to another
+    address by now.
+
+    Args:
+        end: when to give up (monotonic seconds).
     """
     connection = http.client.HTTPConnection(host, port)
     connection.sock = connect(resolve(host, port, allowed), port, end)
@@ -182,7 +186,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a ``Retry-After`` in seconds. None if it is missing, or a date."""
+    """Return a ``Retry-After`` header in seconds. None if it is missing, or a date."""
     if text is None or not text.isdecimal() or len(text) > 9:
         return None
     return min(float(text), LONGEST_WAIT)

@@ -22,7 +22,7 @@ from kombu import Producer
 from perdure.worker.messaging.message_builder import RoundTask
 from perdure.worker.private_parts.messages import last_publish_function
 
-#: The signals of publishing. A receiver may change the message, and must see each.
+#: The signals of publishing. A receiver may change a message, and must see each message.
 SIGNALS = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
 #: The modules that define the functions of ``publish_functions``, in its order.
 HOMES = ("celery.app.base", "kombu.messaging", "kombu.messaging")
@@ -53,9 +53,9 @@ def publish_functions() -> PublishFunctions:
 
 
 def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:
-    """Return whether a task's publishing is the original one.
+    """Return whether nothing has replaced the code that publishes a task.
 
-    The task must be Perdure's, the functions Celery's and kombu's own.
+    The task must be Perdure's, and ``functions`` must be Celery's and kombu's own.
     """
     sending_task = app.tasks[task]
     own = type(sending_task).apply_async is RoundTask.apply_async and "apply_async" not in vars(

@@ -26,8 +26,8 @@ from typing import Any
 from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import MAX_BYTES, MAX_HEADER, TRACING, validate
 
-#: Maximum messages of one queue to learn shapes from. There is one inside and one outside a round,
-#: and two are spare.
+#: Maximum messages of one queue to learn shapes from. One message sent inside a round and one sent
+#: outside suffice. Two are spare.
 MOST = 4
 #: A JSON text in which nothing is escaped: any header, and a task's id. Other texts are validated
 #: by the plain function.
@@ -48,14 +48,14 @@ CONTENT = re.compile(
 
 
 class Shape:
-    """A queue's messages that differ in their blanks alone.
+    """The form of a queue's messages that differ only in ``BLANKS`` and the body.
 
     Args:
         text: Such a message.
 
     Raises:
         InvalidMessage: It is not exactly a round's message.
-        ValueError, re.error: No shape reads it as validation does.
+        ValueError, re.error: A shape made from it would not read it as validation does.
     """
 
     def __init__(self, text: str, queue: str) -> None:

@@ -61,7 +61,7 @@ BLANKS = {
 
 
 class Template:
-    """This process's messages of one task and queue.
+    """The form of this process's messages of one task and queue, with blanks.
 
     Args:
         text: Such a message, as Celery built it.
@@ -69,7 +69,7 @@ class Template:
         queue: The queue of that message.
 
     Raises:
-        LookupError, TypeError, ValueError: Its form is not known here.
+        LookupError, TypeError, ValueError: The form of ``text`` is not known here.
     """
 
     def __init__(self, text: str, args: RoundArgs, queue: str) -> None:
@@ -88,12 +88,11 @@ class Template:
         self._blank_values = itemgetter(*self._pieces[1::2])
 
     def fill(self, args: RoundArgs, sender: Sender, task_id: str, tag: str) -> str:
-        """Fill a round's values in, and return the text.
-
-        The values are its ids, epoch and step.
+        """Return the message of a round as text, its values filled in.
 
         Args:
-            args: The run id must be valid, so that neither JSON nor ``repr`` escapes anything.
+            args: Run id, epoch and step. The run id must be valid, so that neither JSON nor
+                ``repr`` escapes anything.
             task_id: The id of the Celery task.
             tag: kombu's delivery tag.
         """
@@ -115,9 +114,9 @@ class Template:
     def read(
         self, args: RoundArgs, sender: Sender, task_id: str, tag: str
     ) -> dict[str, Any] | None:
-        """Return the validated form without parsing the text.
+        """Return the validated form of the message that ``fill`` returns.
 
-        It is the form of the message that ``fill`` returns. Its body is decoded.
+        No text is parsed. The body is decoded.
 
         Returns:
             None if the text has to be validated.
@@ -147,7 +146,7 @@ class Template:
         }
 
     def makes(self, text: str, args: RoundArgs, sender: Sender) -> bool:
-        """Return whether the template reproduces Celery's message exactly.
+        """Return whether the template reproduces ``text``, Celery's message, exactly.
 
         The validated form of the message must be the same, too.
         """
@@ -223,10 +222,10 @@ class MessageTemplates:
 def learn_template(build: Build, queue: str, origin: Sender) -> Template | None:
     """Build a queue's message template from Celery's samples.
 
-    It takes a run's id, epoch and step. It must reproduce the samples exactly.
+    The template must reproduce the samples exactly.
 
     Args:
-        build: Builds a message for this queue with Celery.
+        build: Builds a message for this queue with Celery, from run id, epoch and step.
         origin: The sender of the samples.
 
     Returns:
@@ -281,7 +280,7 @@ def _uuid(digits: str) -> str:
 
 
 def _with_blanks(text: str, marks: Mapping[str, str]) -> str:
-    """Return a format for ``%`` with placeholders for marked parts."""
+    """Return ``text`` as a format for ``%``, with a placeholder for each of ``marks``."""
     text = text.replace("%", "%%")
     for mark, blank in marks.items():
         text = text.replace(mark, blank)

@@ -1,9 +1,9 @@
 """The validating transport for RabbitMQ.
 
-It is kombu's ``pyamqp``, but validates each message that reaches a consumer of our queues. An
+It is kombu's ``pyamqp``, but validates each message that reaches a consumer of Perdure's queues. An
 invalid one is acknowledged, so that the broker drops it, and stored as a dead letter. A message
 whose properties cannot be parsed would end the connection and be redelivered for ever. It is read
-as one without properties.
+as if it had no properties.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ class AmqpConnection(pyamqp.Connection):  # type: ignore[misc]
 
 
 class AmqpTransport(pyamqp.Transport):  # type: ignore[misc]
-    """``pyamqp`` with validation.
+    """kombu's ``pyamqp`` transport, with validation.
 
     Transport options:
 
-    - ``guard_prefix``: the prefix of our queues (default ``perdure``).
+    - ``guard_prefix``: the prefix of Perdure's queues (default ``perdure``).
     - ``guard_letters``: called with the queue, the body and the reason of each refused message,
       like ``DeadLetters.put_aside``. Without it they are only logged.
     """

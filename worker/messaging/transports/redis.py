@@ -1,8 +1,8 @@
 """The validating transport for Redis.
 
 It is kombu's ``redis``, but redis-py's response callback for BRPOP validates each popped message
-before kombu reads it. An invalid one is dropped. That costs its run only the time
-until the sweep sends the message again, as hash and due set are the truth.
+before kombu reads it. An invalid message is dropped. That costs its run only the time until the
+sweep sends the stored message again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("perdure.guard")
 
 
 #: Seconds that the server has to reply before messages are returned to it, and seconds for which it
-#: counts as away after it did not.
+#: counts as away if it did not reply.
 ANSWERS_WITHIN, COUNTS_AS_AWAY = 1.0, 30.0
 
 
@@ -54,7 +54,7 @@ class QoS(ReturningQoS):
         return there
 
 
-#: The transport options that are ours.
+#: Perdure's own transport options.
 OPTIONS = ("guard_prefix", "guard_letters", "guard_validate")
 
 
@@ -81,11 +81,14 @@ class ValidatingChannel(HookedChannel):
         return body if isinstance(body, bytes) else super().decode_body(body, encoding)
 
     def is_own(self, queue: str) -> bool:
-        """Return whether a queue has messages of rounds. They are pushed to its list."""
+        """Return whether a queue is Perdure's: its messages are rounds, pushed to its list."""
         return Keys(self.guard_prefix).is_of_rounds(queue)
 
     def popped(self, reply: Any) -> Any:
-        """Validate the message of a reply of BRPOP, and put an invalid one aside."""
+        """Return a reply of BRPOP, its message validated.
+
+        None if there is no message, or an invalid one, which is put aside.
+        """
         if not reply:
             return None
         queue, text = reply
@@ -124,6 +127,6 @@ class RedisChannel(ValidatingChannel, kombu_redis.Channel):  # type: ignore[misc
 
 
 class RedisTransport(kombu_redis.Transport):  # type: ignore[misc]
-    """``redis`` with validation."""
+    """kombu's ``redis`` transport, with validation."""
 
     Channel = RedisChannel

@@ -3,7 +3,7 @@
 It is kombu's Sentinel transport with the validation of ``transports.redis``, over connections that
 follow the master like those of the store. kombu expects several Sentinels as several URLs. After a
 failure to connect it would take the next URL with its own transport, without validation. So the URL
-names one Sentinel, and the option ``guard_sentinels`` all.
+names one Sentinel, and the option ``guard_sentinels`` names all.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class SentinelChannel(ValidatingChannel, HookedSentinelChannel):
         return sentinels_of(self.guard_sentinels, self.sentinel_kwargs)
 
     def pool_over(self, sentinels: Any, options: dict[str, Any]) -> Any:
-        """Return the same kind of pool that the store has."""
+        """Return a connection pool of the same kind as the store's."""
         return pool_of(self.master_name, sentinels, **options)
 
 
 class SentinelTransport(kombu_redis.SentinelTransport):  # type: ignore[misc]
-    """``sentinel`` with validation."""
+    """kombu's ``sentinel`` transport, with validation."""
 
     Channel = SentinelChannel

@@ -5,7 +5,7 @@ Replaces: the pop of a message by kombu's event loop.
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``. ``unfit`` leaves prefetch off if
 the worker takes more messages than it has slots, on a Python without GIL, and if kombu differs.
 
-It delivers by ``private_parts.messages``. Workers do not prefetch if a private part for it differs.
+It uses ``private_parts.messages``. Workers do not prefetch if one of these private parts differs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Delivery:
     """Delivers the messages that this process's commits prefetched.
 
     Args:
-        rounds: The fast path of the process.
-        release: Releases a claim whose round cannot begin here.
-        validate: Validates a message that was popped.
+        rounds: The fast path of this worker process.
+        release: Function that releases a claim whose round cannot begin here.
+        validate: Function that validates a popped message, from its text and its queue.
         inline: Whether the pool runs a round in the very call that submits it (solo).
     """
 
@@ -55,7 +55,7 @@ class Delivery:
 
     @property
     def is_on(self) -> bool:
-        """Whether the commit of a round prefetches the next message."""
+        """Whether a round's commit in this process prefetches the next message."""
         return self._rounds.prefetcher.is_on
 
     def end(self) -> None:
@@ -63,13 +63,10 @@ class Delivery:
         self._rounds.prefetcher.end()
 
     def handoff(self, message: Any) -> Handoff | None:
-        """Return the fast path for a received message.
+        """Return the fast path for the round of a received message, or None without prefetch.
 
-        It has the claim if a commit prefetched the message. It spares the round a separate claim,
-        and prefetches when the round commits.
-
-        Returns:
-            None if its round is claimed and committed without it.
+        With it, the round's commit prefetches the next message. If a commit prefetched this
+        message, the fast path also has the claim, so that the round needs no separate claim.
         """
         if not self.is_on:
             return None
@@ -88,10 +85,14 @@ class Delivery:
         return handoff
 
     def deliver_next(self, handoff: Handoff, channel: Any) -> bool:
-        """Deliver a commit's prefetched message to Celery's consumer.
+        """Deliver the message that a round's commit prefetched to Celery's consumer.
+
+        Args:
+            handoff: The fast path of that round.
+            channel: kombu's channel that delivered the round's message.
 
         Returns:
-            False if nothing was prefetched, or if no consumer can take it any longer.
+            False if nothing was prefetched, or if no consumer can take the message any longer.
         """
         following = handoff.take_prefetched()
         if following is None:
@@ -137,9 +138,9 @@ class Delivery:
         return True
 
     def _not_here(self, prefetched: Prefetched) -> bool:
-        """Release an undeliverable message's claim. Return False.
+        """Release the claim of a message that cannot be delivered here, and return False.
 
-        If the message came without a claim, the sweep sends it again.
+        If the message came without a claim, the sweep sends the message again.
         """
         if prefetched.claim is not None:
             self._release(prefetched.claim)
@@ -147,7 +148,10 @@ class Delivery:
 
 
 def unfit(channel: Any, slots: int) -> str | None:
-    """Return why a channel cannot take prefetched messages, or None."""
+    """Return why a kombu channel cannot take prefetched messages, or None if it can.
+
+    ``slots`` is the number of rounds that the worker runs at once.
+    """
     if (
         not isinstance(channel, ValidatingChannel)
         or channel.ack_emulation

@@ -16,9 +16,9 @@ from perdure.worker.runtime.runtime import Runtime
 
 
 def fast_rounds(engine: Runtime) -> FastRounds:
-    """Build the fast path of this worker process.
+    """Build the fast path of this worker process: prefetch, affinity and the CPU limiter.
 
-    It has prefetch, affinity and the CPU limiter. Prefetch has not begun yet.
+    Prefetch has not begun yet.
     """
     return FastRounds(
         engine.store,
@@ -34,11 +34,12 @@ def fast_rounds(engine: Runtime) -> FastRounds:
 def install_fast_path(
     engine: Runtime, parent: Any, queues: Sequence[str], own: Sequence[str], inline: bool
 ) -> None:
-    """Make this worker's commits prefetch its next messages.
+    """Make the commits of this worker prefetch its next messages.
 
-    It has to be called before the worker's consumer starts.
+    Call this before the worker's consumer starts.
 
     Args:
+        engine: The runtime of this process.
         parent: Celery's worker.
         queues: The queues of rounds that the worker consumes.
         own: The queues of the worker's set of flows.

@@ -6,7 +6,7 @@ in the same slot of the pool.
 
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``.
 
-It changes what Celery's tracer reads by ``private_parts.messages``.
+It uses ``private_parts.messages`` to change what Celery's tracer reads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from perdure.worker.messaging.message import TRACING
 from perdure.worker.private_parts.messages import set_decoded_body, set_request_attribute
 from perdure.worker.runtime.request import RoundRequest
 
-#: Headers that are not Celery's.
+#: Headers of tracing libraries, which are not Celery's own.
 TRACERS = frozenset(TRACING)
 
 
 class FastRequest(RoundRequest):
-    """A request that gives its task the round's fast path.
+    """A Celery request that passes the fast path to its round.
 
-    It delivers the prefetched message after the round.
+    After the round it delivers the message that the round's commit prefetched.
     """
 
     _handoff: Handoff | None
@@ -49,10 +49,10 @@ class FastRequest(RoundRequest):
                 set_decoded_body(self, message.payload)
 
     def acknowledge(self) -> None:
-        """Acknowledge a round's message, and deliver the prefetched one.
+        """Acknowledge the round's message, and deliver the message that its commit prefetched.
 
-        The delivery starts the next round: Celery submits it to the pool. A message that a lost
-        connection delivered is acknowledged already (worker/runtime/unacknowledged.py). The
+        The delivery starts the next round: Celery submits it to the pool. After a lost connection,
+        the round's message is acknowledged already (worker/runtime/unacknowledged.py). The
         prefetched message must be delivered nevertheless, or its claim released.
         """
         channel = self.message.channel
@@ -65,9 +65,9 @@ class FastRequest(RoundRequest):
         channel.qos.ack(self.message.delivery_tag)
 
     def give_back(self) -> None:
-        """Return a round that has not begun to other workers.
+        """Give a round that has not begun back, so that another worker runs it.
 
-        If the round is claimed, its claim is released. If not, its message goes back to the queue.
+        If the round is claimed, its claim is released. If not, its message returns to the queue.
         """
         if self._handoff is None or self._handoff.claim is None:
             super().give_back()

@@ -1,7 +1,7 @@
-"""A thread pool that runs a round's follow-up in its thread.
+"""A thread pool that runs the next, prefetched round in the thread of the round before.
 
 Replaces: the ``ThreadPoolExecutor`` of Celery's pool ``threads``. For a prefetched round Celery's
-executor would wake another thread, which then waits until this one releases the interpreter.
+executor would wake another thread, which then waits until this thread releases the interpreter.
 
 Worth: with sixteen threads it saves a dozen thread switches a round, and a third of the worker's
 CPU time (docs/internals/performance.md, ``make bench``).
@@ -9,7 +9,7 @@ CPU time (docs/internals/performance.md, ``make bench``).
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). Where prefetch is off, Celery's
 executor stays.
 
-It takes the place of Celery's executor by ``private_parts.worker_pool.replace_thread_executor``.
+``private_parts.worker_pool.replace_thread_executor`` puts it in the place of Celery's executor.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ logger = logging.getLogger("perdure.rounds")
 
 
 class ThreadQueue:
-    """The work of one thread, one after the other.
+    """The pieces of work that one thread runs one after the other.
 
     Attributes:
-        work: Work that is still to be run.
-        ended: The future of all this work. Celery uses none, and one per round would cost a
-            hundredth of a short round.
+        work: Functions that are still to be called, with their arguments.
+        ended: One future for all this work. Celery does not use the futures, and a future for each
+            round would cost a hundredth of a short round.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class ThreadQueue:
 
 
 class RoundThreadPool(ThreadPoolExecutor):
-    """An executor whose threads run their own submissions themselves.
+    """An executor whose threads run the work that they submit themselves.
 
     Such work runs after the thread's current work.
 
     Args:
         most: The maximum number of threads.
-        idle: Called by a thread that has nothing left to run.
+        idle: Function that a thread calls when it has nothing left to run.
     """
 
     def __init__(self, most: int, idle: Callable[[], None] = lambda: None) -> None:
@@ -55,10 +55,10 @@ class RoundThreadPool(ThreadPoolExecutor):
         self._own = threading.local()
 
     def submit(self, act: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Submit work. A pool thread runs its own submissions itself.
+        """Submit a call of ``act``. If a thread of the pool submits it, the same thread runs it.
 
-        From such a thread it returns the future of all work of this thread. That future has no
-        result and cannot be cancelled.
+        In that case the returned future is that of all work of the thread. It has no result and
+        cannot be cancelled.
         """
         queue: ThreadQueue | None = getattr(self._own, "queue", None)
         if queue is None:

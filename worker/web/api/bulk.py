@@ -117,7 +117,10 @@ def delete_runs(body: DeleteMany, runs: Runs) -> Response:
 
 
 def _batch(body: StopMany | RetryMany | DeleteMany) -> int | None:
-    """Return how many runs a request may act on. A search is bounded, so that it ends in time."""
+    """Return how many runs a request may act on, or None for all.
+
+    With a query it is never None, so that the search ends in time.
+    """
     return MOST_OF_QUERY if body.query is not None and body.limit is None else body.limit
 
 

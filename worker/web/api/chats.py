@@ -88,7 +88,7 @@ async def chat_with_ai_sdk(
         again = [body.trigger, body.message_id, body.inputs]
         key = key_of("ai-sdk", name, body.id, said, again)
         if is_anew and body.message_id is None:
-            key = None  # A second wish looks like a request that is sent again.
+            key = None  # A second wish for another answer looks like a repeated request.
     found = await run_in_threadpool(respond, runs, name, body.id, said, key, body.inputs, is_anew)
     run_id, after, calls = found
     source = TextSource(runs, run_id, after)
@@ -170,16 +170,19 @@ def respond(
     inputs: dict[str, Any] | None,
     is_anew: bool = False,
 ) -> tuple[str, str | None, Sequence[UiToolCall]]:
-    """Submit a run for a message, or pass it to the run that works, or answer a run's question.
+    """Submit a run for a chat's message, pass it to the run that works, or answer a run's question.
 
     Args:
-        is_anew: whether the same message is to be answered anew, so that no run that works hears
-            it.
+        said: The message, or the answer to a run's question.
+        key: The idempotency key of the message. None: each call submits a run.
+        is_anew: Whether the message asks for another answer to the same message. Then a run is
+            submitted even if one works.
 
     Returns:
-        The run, where in its stream the response begins, and the calls that it may give results of.
+        The run's id, the position in its stream after which the response begins (None: the start),
+        and the client's calls whose results the response may contain.
     """
-    runs.caller.require(Scope.READ)  # Else a run would be there, and its response refused.
+    runs.caller.require(Scope.READ)  # Else the run would be submitted, and its response refused.
     if isinstance(said, ChatMessage):
         topic = topic_of(chat_id)
         if key is None or is_anew:
@@ -208,7 +211,7 @@ def respond(
 
 
 def _working_run(runs: AuthorizedClient, flow: str, chat_id: str) -> str | None:
-    """Return the run of a chat that makes a response, or None."""
+    """Return the id of the chat's queued or running run, or None."""
     run_id = runs.run_of_topic(topic_of(chat_id))
     if run_id is None:
         return None

@@ -83,7 +83,7 @@ LastEventId = Annotated[
 
 
 class EventStream(Response):
-    """The kind of a response that is never JSON, for the OpenAPI document."""
+    """A response that is never JSON. OpenAPI reads its media type."""
 
     media_type = MEDIA_TYPE
 
@@ -208,7 +208,7 @@ async def get_stream(
 
 
 async def streamed(source: Source[T], hub: EventHub, follow: bool, seconds: float) -> Response:
-    """Return the response with a stream of a run, or 204 if nothing will follow."""
+    """Return the response that streams a run's items, or 204 if nothing will follow."""
     first = await run_in_threadpool(source.read)
     if not first.items and (first.ended or not follow):
         return Response(status_code=204)
@@ -226,7 +226,7 @@ async def streamed_ui(
     calls: Sequence[UiToolCall] = (),
     begin_after: str | None = None,
 ) -> Response:
-    """Return the response with a run's stream in a protocol of chat interfaces.
+    """Return the response that streams a run in a protocol of chat interfaces.
 
     For ``calls`` and ``begin_after`` see ``UiFrames``.
     """

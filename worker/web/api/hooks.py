@@ -29,7 +29,7 @@ WebhookId = Annotated[
     ),
 ]
 
-#: It has no caller: the secret in the path is the right.
+#: Its route has no caller: the secret in the path gives the permission.
 hook_router = resource_router("runs")
 
 

@@ -1,6 +1,6 @@
 """Request bodies and parameters of the API, for OpenAPI.
 
-The base class of the responses and the problem of an error are here too.
+The base class of response bodies and the model of an error are here too.
 """
 
 from __future__ import annotations

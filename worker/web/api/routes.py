@@ -31,7 +31,7 @@ COMMON_PROBLEMS = ("unknown-caller", "forbidden", "no-server")
 BODY_PROBLEMS = ("unreadable-body", "body-too-large", "no-json", "invalid-request")
 #: Problems of a call that changes a run.
 CHANGE_PROBLEMS = ("not-replicated", "server-full")
-#: A reference to the schema, which ``EmptyResponse`` adds to the document.
+#: A reference to the schema of problems, which ``EmptyResponse`` adds to the OpenAPI document.
 CONTENT: dict[str, Any] = {
     "content": {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{PerdureProblem.__name__}"}}}
 }
@@ -47,7 +47,7 @@ HEADERS = {
 
 
 class EmptyResponse(Response):
-    """The response of a route whose only bodies are problems.
+    """The response of a route that sends a body only with an error.
 
     Through such a route, with ``BODILESS``, the schema of problems gets into the OpenAPI document.
     """
@@ -59,7 +59,7 @@ BODILESS = {"model": PerdureProblem}
 
 
 class Rest(Convertor[str]):
-    """The rest of a path, with any characters.
+    """A path parameter: the rest of a path, with any characters.
 
     Starlette's own ``path`` ends at a newline.
     """
@@ -88,7 +88,8 @@ def problems(
 ) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a route, as OpenAPI describes them.
 
-    They are the given ones and those that any route of the API can have.
+    They are the given ones and those that any route of the API can have. For the arguments see
+    ``problem_responses``.
     """
     return problem_responses(*COMMON_PROBLEMS, *types, unknown_flow=unknown_flow, content=content)
 
@@ -99,9 +100,9 @@ def problem_responses(
     """Return the given error responses of a route, as OpenAPI describes them.
 
     Args:
-        types: Last words of the problems' types.
+        types: Last parts of the problems' types, such as ``run-not-found``.
         unknown_flow: Status of an unknown flow: 404 if the path names it, 422 if the body does.
-        content: What OpenAPI says of the bodies.
+        content: OpenAPI's description of the responses' bodies.
     """
     titles_by_status: dict[int, dict[str, str]] = {}
     for word in types:

@@ -40,7 +40,7 @@ class Caller:
     """The user or program that makes a request.
 
     Attributes:
-        name: Owner of the runs that the caller submits and may see.
+        name: The owner of the runs that the caller submits.
         scopes: Permissions of the caller.
     """
 
@@ -58,7 +58,7 @@ class Caller:
         return self.limited_to(Scope.READ)
 
     def limited_to(self, scope: Scope) -> str | None:
-        """Return the owner to whose runs a scope is limited.
+        """Return the owner to whose runs the caller's scope is limited.
 
         Returns:
             The caller's name, or None if the scope holds for the runs of all owners.
@@ -70,7 +70,7 @@ class Caller:
         return self.is_admin or scope in self.scopes or WIDER.get(scope) in self.scopes
 
     def may_with(self, scope: Scope, owner: str | None) -> bool:
-        """Return whether the caller has a scope for an owner's runs."""
+        """Return whether the caller has a scope for the runs of ``owner``."""
         return self.may(scope) and self.limited_to(scope) in (None, owner)
 
     def require(self, scope: Scope) -> None:
@@ -103,7 +103,8 @@ class Authenticator:
     """The authentication of requests, and the dashboard's browser sessions.
 
     Args:
-        identify: Returns the caller of a request by other means than tokens. It raises Unknown.
+        identify: Returns the caller of a request, or raises Unknown. None: tokens, sessions and
+            loopback identify the caller.
         open_on_loopback: Whether requests over loopback need no token as long as no token exists.
         clock: Returns seconds since 1970. The age of cookies is measured with it.
     """
@@ -123,8 +124,8 @@ class Authenticator:
     def caller(self, request: Request) -> Caller:
         """Return the caller of an HTTP request.
 
-        The token, the session cookie or loopback identifies the caller. It reads from the store, so
-        call it in a thread.
+        The token, the session cookie or loopback identifies the caller. This reads from the state
+        server, so call it in a thread.
 
         Raises:
             Unknown: The request has no valid token and no valid session.
@@ -206,8 +207,8 @@ class Authenticator:
     def prepare_page(self, request: Request) -> None:
         """Prepare a request's state for a dashboard page.
 
-        It sets ``csrf``, the token for the page's forms, and ``signed_in``. A browser without a
-        session gets a new one.
+        This sets ``request.state.csrf``, the token for the page's forms, and ``signed_in``. A
+        browser without a session gets a new one.
         """
         session = self.session(request)
         if session is None:
@@ -255,10 +256,10 @@ class Authenticator:
         return True
 
     def sign_in_once(self, request: Request, code: str) -> bool:
-        """Sign a user in with a link's one-time code.
+        """Sign a user in with the one-time code in a notification's link.
 
-        The code in a notification's link is used up then. A worker's login writes such codes, for a
-        token of its choice. So the token itself has to have the right, which only an admin gives.
+        The code is used up then. A worker's login writes such codes, for a token of its choice. So
+        the token itself needs the permission, which only an admin gives.
 
         Returns:
             Whether the code and its token are valid. If not, no session begins.
@@ -288,7 +289,8 @@ class Authenticator:
     def _sessions(self) -> WebSessions:
         """The codec of session cookies, with the current signing key.
 
-        The key is read each time. After it was replaced, all cookies are invalid on every server.
+        The key is read each time. After the key was replaced, all cookies are invalid on every
+        server.
         """
         return WebSessions(self.tokens.signing_key())
 

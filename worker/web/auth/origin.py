@@ -41,11 +41,10 @@ def is_from_elsewhere(request: HTTPConnection) -> bool:
 
 
 def is_from_browser(request: HTTPConnection) -> bool:
-    """Return whether a browser may have sent this request.
+    """Return whether a browser may have sent this request, perhaps for another site.
 
-    It may have been sent for another site. ``Sec-Fetch-Mode: cors`` alone does not prove it:
-    ``fetch`` of Node sends it with every request. A browser also sends ``Sec-Fetch-Site`` or
-    ``Origin`` with such a request.
+    ``Sec-Fetch-Mode: cors`` alone does not prove it: ``fetch`` of Node sends it with every request.
+    A browser also sends ``Sec-Fetch-Site`` or ``Origin`` with such a request.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return (

@@ -1,7 +1,7 @@
-"""The client limited to a caller's rights, and ``Runs``.
+"""The client limited to a caller's rights, and ``Runs``, by which a route gets it.
 
-``Runs`` gives the client to a route as a parameter: ``def get(run_id: str, runs: Runs)``. The route
-must have the dependency ``perdure.worker.web.services.authorize``, which makes the client.
+A route names it as a parameter: ``def get(run_id: str, runs: Runs)``. The route must have the
+dependency ``perdure.worker.web.services.authorize``, which makes the client.
 
 Scopes and owners are enforced here and nowhere else.
 """
@@ -129,9 +129,9 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         thread_id: str | None = None,
         query: str | None = None,
     ) -> Page:
-        """Return a page of the caller's visible runs. Its cost is bounded.
+        """Return a page of the runs that the caller may see. Its cost is bounded.
 
-        It may hold fewer than ``limit`` runs and yet have a cursor.
+        The page may hold fewer than ``limit`` runs and yet have a cursor.
         """
         most = max(RUNS_READ_PER_PAGE, limit)
         return super().runs(
@@ -143,7 +143,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     def events(
         self, run_id: str, after: str | None = None, follow: bool = False
     ) -> Iterator[Event]:
-        """Return the stored events of a run. A request waits for none."""
+        """Return a run's stored events after the event ``after``. It never waits for new ones."""
         return super().events(run_id, after, follow=False)
 
     def waits_for_people(self) -> int:
@@ -155,20 +155,20 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return 0 if self.caller.sees_only else self._session.store.lists.interrupted_count()
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return the number of ended runs in each part of the last seconds.
+        """Return how many runs ended in equal parts of the last ``seconds``, by status.
 
-        The runs of all owners count.
+        The oldest part comes first. The runs of all owners count.
         """
         self.require_read_all()
         return self._session.store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
-        """Return the totals of the workers' metrics for all owners, by field."""
+        """Return the totals that all workers stored for metrics, by the field of their hash."""
         self.require_read_all()
         return self._session.store.figures.look().rounds
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
-        """Return the visible runs among these ids."""
+        """Return the runs among these ids that the caller may see and that can be read."""
         self.caller.require(Scope.READ)
         found: list[Run] = []
         for run_id in run_ids:
@@ -177,7 +177,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return found
 
     def all_runs(self, query: str, statuses: Collection[RunStatus], limit: int) -> list[Run]:
-        """Return the runs that match a query and these statuses.
+        """Return the runs that match a query line and have one of these statuses.
 
         At most ``limit`` runs are returned, and at most 15,000 are read.
         """
@@ -192,36 +192,39 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return found[:limit]
 
     def read_stream(self, run_id: str, reader: StreamReader) -> list[StreamItem]:
-        """Return the unread items of a run's stream."""
+        """Return the items of a run's stream that ``reader`` has not read yet."""
         self._owned(run_id, Scope.READ)
         return read_stream(self._session, run_id, reader)
 
     def turns(self, run_id: str, start: int = 0) -> list[Turn]:
-        """Return the turns of a run's history from one on."""
+        """Return the turns of a run's history, from number ``start`` on."""
         self._owned(run_id, Scope.READ)
         return unpack_turns(run_id, self._session.store.reads.memory(run_id, start))
 
     def turns_between(self, run_id: str, start: int, stop: int) -> list[Turn]:
-        """Return some stored turns of the run's history: from ``start`` up to before ``stop``."""
+        """Return the turns of a run's history from number ``start`` up to before ``stop``."""
         self._owned(run_id, Scope.READ)
         return unpack_turns(run_id, self._session.store.reads.memory(run_id, start, stop))
 
     def stored_events(
         self, run_id: str, after: str | None, limit: int
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return stored event entries after an event, oldest first."""
+        """Return the stored fields of a run's events after an event, oldest first.
+
+        Each comes with its id.
+        """
         self._owned(run_id, Scope.READ)
         return self._session.store.events.read(run_id, after, count=limit)
 
     def run_of_topic(self, topic: str) -> str | None:
-        """Return the run that holds the caller's topic, or None."""
+        """Return the id of the run that holds the caller's topic, or None."""
         self.caller.require(Scope.READ)
         return self._session.store.signals.run_of_topic(self._own(topic))
 
     def file(self, run_id: str, name: str) -> File:
         """Return a file of a run, or of a run below it (``RUN/NAME``).
 
-        If the run is a fork, it may have a copy, which outlives the run below.
+        A fork may have its own copy of such a file, which outlives the run below.
         """
         self._owned(run_id, Scope.READ)
         child = name.rpartition("/")[0]
@@ -230,7 +233,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return self.client.file(run_id, name)
 
     def titles(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return titles and flows of several runs in one exchange.
+        """Return the title and flow of each run by its id, read in one exchange.
 
         Runs that do not exist, cannot be read, or that the HTTP caller may not see, are left out.
         """
@@ -238,7 +241,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return self._session.titles(run_ids, self.caller.sees_only)
 
     def saved_filters(self) -> dict[str, str]:
-        """Return the caller's saved filters of the runs table."""
+        """Return the caller's saved filters of the runs table: queries by name."""
         self.caller.require(Scope.READ)
         return SavedFilters(self.client, self.caller.name).all()
 
@@ -274,7 +277,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         budgets: Mapping[str, float] | None = None,
         files: Sequence[File] = (),
     ) -> SentMessage:
-        """Send a message to the caller's thread. Its runs belong to the caller."""
+        """Send a message to the caller's thread. A new run of the thread belongs to the caller."""
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
         return self.client._send(
@@ -298,7 +301,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
 
         Raises:
             Taken: The run of the chat waits for a person, or is of another flow.
-            UnsupportedPart: It has files, and a working run accepts texts only.
+            UnsupportedPart: The message has files, and a working run accepts texts only.
         """
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
@@ -316,9 +319,9 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     def retry_many(
         self, flow: str | None = None, query: str | None = None, limit: int | None = None
     ) -> list[Done]:
-        """Retry all errored runs within the caller's rights.
+        """Retry the errored runs for which the caller has the permission.
 
-        A flow or a query narrows them.
+        ``flow`` and ``query`` can narrow them.
         """
         self.caller.require(Scope.SUBMIT)
         return self.client.retry_many(flow, self.caller.limited_to(Scope.SUBMIT), query, limit)
@@ -334,9 +337,9 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop all live runs within the caller's rights.
+        """Stop the live runs for which the caller has the permission.
 
-        A flow, a status or a query narrows them.
+        ``flow``, ``status`` and ``query`` can narrow them.
         """
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
@@ -360,7 +363,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Delete the runs of an ended status or a query, for an admin.
+        """Delete the runs of an ended status or of a query. Only an admin may.
 
         ``flow`` and ``older_than`` can limit the deletion to fewer runs.
         """
@@ -368,14 +371,14 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
 
     def _own(self, name: str) -> str:
-        """Return the stored name of the caller's key or topic."""
+        """Return the name under which the caller's idempotency key or topic is stored."""
         return f"{self.caller.name}/{name}"
 
     def _owned(self, run_id: str, scope: Scope) -> None:
         """Raise an error unless the caller has the scope for a run.
 
-        A run of another owner is reported as not found, except to callers who may read it. A
-        damaged run is checked as well, because only its owner is read.
+        A run of another owner is reported as not found, except to callers who may read it. This
+        also works for a damaged run, because only its owner is read.
         """
         self.caller.require(scope)
         owner = self.caller.limited_to(scope)

@@ -33,7 +33,7 @@ class WebSession:
 
     @classmethod
     def new(cls, now: float, token_id: str = "") -> WebSession:
-        """Return a new browser session that begins at ``now``."""
+        """Return a new browser session that begins at ``now``, in seconds since 1970."""
         return cls(secrets.token_urlsafe(16), token_id, int(now))
 
 
@@ -41,7 +41,8 @@ class WebSessions:
     """Signing and reading of session cookies.
 
     Args:
-        key: The same on every server, so that each server accepts the cookies of the others.
+        key: The signing key. All server processes have the same, so that each accepts the cookies
+            of the others.
     """
 
     def __init__(self, key: str) -> None:

@@ -97,10 +97,10 @@ def unpause(request: Request, name: str, runs: Runs, filled: Filled) -> Response
 
 
 def mode_of(filled: Mapping[str, str]) -> StopMode:
-    """Return the mode of a stop from a form.
+    """Return the stop mode that a form names.
 
     Raises:
-        InvalidInput: The form names another mode.
+        InvalidInput: The form names an unknown mode.
     """
     mode = filled.get("mode", "graceful")
     if mode not in ("graceful", "now"):

@@ -1,4 +1,4 @@
-"""Forms for the questions of runs, and a question's page."""
+"""Forms that answer the questions of runs, and a question's page."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Respons
 def answer_of(
     waiting: PendingInterrupt, filled: Mapping[str, str]
 ) -> tuple[Any, dict[str, float] | None]:
-    """Return the answer and budget amounts from a form.
+    """Return the answer in a form, and the budget amounts that it adds.
+
+    Either is None if the question's kind does not take it.
 
     Raises:
         MissingField: No answer was chosen, or the text is not the required JSON or number.

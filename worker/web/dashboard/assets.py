@@ -45,8 +45,8 @@ class Assets(StaticFiles):
     ) -> Response:
         """Return a static file with a Cache-Control header.
 
-        A response to a request with the file's current digest may be cached for good. Any other is
-        validated each time.
+        A response to a request with the file's current digest may be cached for good. The browser
+        validates any other response each time.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         digest = ASSETS.get(Path(full_path).relative_to(DIRECTORY).as_posix())

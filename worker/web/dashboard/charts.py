@@ -11,7 +11,7 @@ HIGH, WIDE = 40, 480
 
 @dataclass(frozen=True)
 class Chart:
-    """A small chart: amounts in equal parts of a time, oldest first."""
+    """A small chart: amounts in equal parts of a period, oldest first."""
 
     amounts: Sequence[float]
 

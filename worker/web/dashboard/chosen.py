@@ -31,7 +31,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 MOST = 1000
 #: Number of runs that the page names before it acts.
 SHOWN = 100
-#: Number of runs of which the report names the reason, and the characters of one.
+#: Number of refused runs whose reason the report names, and the characters of one reason.
 NAMED, REASON = 2, 140
 #: Errors that concern one run, so that the action goes on with the others.
 OF_ONE_RUN = (InvalidTransition, Stale, RunNotFound, DamagedRun)
@@ -44,11 +44,11 @@ class BulkAction:
     """An action on several runs.
 
     Attributes:
-        verb: label of its button.
+        verb: label of the action's button.
         scope: permission that a caller needs.
-        statuses: statuses of the runs to which it applies.
-        act: carries it out on one run, and returns the outcome, such as ``stopped``.
-        warning: text on the page before it acts.
+        statuses: statuses of the runs to which the action applies.
+        act: carries the action out on one run, and returns the outcome, such as ``stopped``.
+        warning: text on the page that asks for a confirmation.
     """
 
     verb: str
@@ -169,6 +169,6 @@ def _without_order(line: str) -> str:
 
 
 def _others(found: list[Run], fitting: list[Run]) -> dict[str, int]:
-    """Return the number of chosen runs that stay unaffected, by status."""
+    """Return the number of chosen runs on which the action has no effect, by status."""
     left = {run.id for run in found} - {run.id for run in fitting}
     return dict(Counter(run.status.value for run in found if run.id in left))

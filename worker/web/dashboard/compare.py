@@ -81,7 +81,7 @@ def compare(request: Request, run_id: str, runs: Runs, other: str = "", first: i
 
 
 def _facts(left: Run, right: Run) -> list[Compared]:
-    """Return the submissions and ends of two runs as rows."""
+    """Return how two runs were submitted and how they ended, as rows."""
 
     def side(run: Run) -> dict[str, str]:
         return {
@@ -105,7 +105,7 @@ def _facts(left: Run, right: Run) -> list[Compared]:
 
 
 def _rounds(runs: AuthorizedClient, run: Run, first: int) -> dict[int, str]:
-    """Return the texts of a page's rounds by step."""
+    """Return the texts of a run's rounds by step, from step ``first`` on."""
     before = outline_of(runs, run, nodes_of(runs, run)).before_step(first + ROUNDS - 1)
     texts: dict[int, str] = {}
     for event in runs.latest_events(run.id, 4 * ROUNDS, before):

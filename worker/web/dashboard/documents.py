@@ -26,7 +26,7 @@ PAGE_CHARACTERS = 200_000
 BLOCK_CHARACTERS = 8_000
 #: Depth down to which a tree is unfolded at first.
 OPEN_DEPTH = 2
-#: A line of a traceback that stands for folded frames (engine/traceback_text.py), or an own frame.
+#: A line of a traceback that stands for folded frames (engine/traceback_text.py).
 FOLDED = re.compile(r"^  \((\d+) of Perdure, Python and libraries, last (.+)\)$")
 
 
@@ -35,12 +35,12 @@ class JsonNode:
     """One value of a JSON tree.
 
     Attributes:
-        name: Its key or position; None for the root.
+        name: The value's key or position; None for the root.
         kind: ``object``, ``array``, ``text``, ``number``, ``flag`` or ``null``.
         text: The value of a leaf, or the number of entries of a branch.
         children: The entries that are shown.
         left_out: Number of entries or characters that are not shown.
-        is_open: Whether it is unfolded at first.
+        is_open: Whether the entries are unfolded at first.
     """
 
     name: str | None
@@ -52,9 +52,9 @@ class JsonNode:
 
 
 def tree_of(value: Any) -> JsonNode | None:
-    """Return a JSON value as a tree.
+    """Return a JSON object or array as a tree, or None for any other value.
 
-    Returns None if it is a single value. A text that holds a JSON object or array is parsed.
+    A text that holds a JSON object or array is parsed.
     """
     read = _read(value)
     if not isinstance(read, dict | list):
@@ -111,9 +111,9 @@ class LongText:
 
     Attributes:
         blocks: The part, in blocks that end at a line break where possible.
-        begins: The position of its first character.
-        ends: The position after its last character.
-        length: The characters of the whole text.
+        begins: The position of the part's first character in the whole text.
+        ends: The position after the part's last character.
+        length: The number of characters of the whole text.
     """
 
     blocks: list[str]
@@ -123,7 +123,7 @@ class LongText:
 
 
 def part_of(text: str, begins: int = 0) -> LongText:
-    """Return one page of a text, from a position on."""
+    """Return one page of a text, from the character at ``begins`` on."""
     begins = max(0, min(begins, len(text)))
     part = text[begins : begins + PAGE_CHARACTERS]
     return LongText(list(_blocks(part)), begins, begins + len(part), len(text))
@@ -144,7 +144,7 @@ class Frames:
     """Lines of a traceback that belong together.
 
     Attributes:
-        is_folded: Whether they are frames of Perdure, Python and libraries.
+        is_folded: Whether the lines stand for frames of Perdure, Python and libraries.
         summary: Text that is shown for folded frames.
     """
 
@@ -171,7 +171,7 @@ def frames_of(traceback: str) -> list[Frames]:
 
 
 def fields_of_args(args: Any) -> list[tuple[str, str]]:
-    """Return the arguments of a command for people: pairs of name and text, one a row.
+    """Return the arguments of a command as pairs of name and text, for people.
 
     Texts have their line breaks. Other values are JSON.
     """

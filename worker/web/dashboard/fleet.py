@@ -23,7 +23,7 @@ HELD_SHOWN = 10
 
 
 def refused_messages_for(runs: AuthorizedClient) -> list[dict[str, Any]]:
-    """Return the newest refused messages for the dashboard.
+    """Return the newest messages that workers refused, for the dashboard.
 
     Returns:
         An empty list if the caller is no admin: a message may belong to any owner.
@@ -72,7 +72,8 @@ def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")
 def _held(runs: AuthorizedClient, worker: WorkerStatus) -> list[tuple[str, str]]:
     """Return ids and titles of the runs that a worker plays.
 
-    Runs that the caller may not see, and runs that have ended since the heartbeat, are left out.
+    Runs that the caller may not see, and runs that have ended since the worker's last heartbeat,
+    are left out.
     """
     found = []
     for run_id in worker.get("holds", [])[:HELD_SHOWN] if worker["alive"] else []:
@@ -85,7 +86,7 @@ def _held(runs: AuthorizedClient, worker: WorkerStatus) -> list[tuple[str, str]]
     return found
 
 
-#: Heading of each kind. Problems that only a person can repair come first.
+#: Heading of each verdict code. Problems that only a person can repair come first.
 HEADS: Mapping[VerdictCode, str] = {
     VerdictCode.QUARANTINED: "Damaged",
     VerdictCode.LOSSES: "Workers lost repeatedly",
@@ -120,7 +121,7 @@ def stuck(request: Request, runs: Runs) -> Response:
 
 
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
-    """Return verdicts on stuck runs by code and sentence.
+    """Return verdicts on stuck runs in groups: a code, its heading, and the verdicts by sentence.
 
     Codes come in the order of HEADS, then the codes without a heading. Sentences that differ only
     in the run's id form one group, whose sentence names no run: the page lists the runs below.
@@ -134,7 +135,7 @@ def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[st
 
 
 def _of_any_run(sentence: str, run_id: str) -> str:
-    """Return a sentence without the id of its run.
+    """Return a verdict's sentence without the id of its run.
 
     The id stays where it names no run and no argument of a command, because an error's text may
     contain the same word.

@@ -29,7 +29,8 @@ class ForkForm:
     Attributes:
         key: The idempotency key, so that a form that is sent twice makes one run.
         inputs: The inputs of the run, as JSON.
-        remembered: The names of the values that the run remembers, if the log does not have them.
+        remembered: The names of the remembered values that the user must enter, because the run's
+            events do not have them.
     """
 
     key: str
@@ -78,7 +79,7 @@ def fork(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
 
 
 def _object(text: str, what: str) -> dict[str, Any] | None:
-    """Return a form field's JSON object, or None if empty."""
+    """Return a form field's JSON object, or None if empty. ``what`` names the field in errors."""
     if not text.strip():
         return None
     try:

@@ -40,10 +40,10 @@ class Point(NamedTuple):
 
     Attributes:
         id: The event's id.
-        at: Its time in ms. For a round, its end.
+        at: When the event happened, in ms since 1970. For a round, its end.
         took: The duration of a round in ms, or 0.
         wait: How long a round waited in its queue, in ms.
-        step: Its step.
+        step: The event's step.
         kind: ``controller`` or ``executor`` for a round, else ``bad``, ``wait``, ``other`` or ''.
         type: The event's type.
     """
@@ -63,7 +63,7 @@ class Point(NamedTuple):
 
 
 class Outline:
-    """A run's events as points, oldest first."""
+    """A run's events as points, oldest first. ``roles`` has the role of each node by name."""
 
     def __init__(self, roles: Mapping[str, str]) -> None:
         self.points: list[Point] = []
@@ -84,7 +84,7 @@ class Outline:
 
     @property
     def last(self) -> str | None:
-        """The id of the newest event, or None."""
+        """The id of the newest event, or None if there is none."""
         return self.points[-1].id if self.points else None
 
     @property
@@ -98,11 +98,13 @@ class Outline:
         return [point for point in reversed(self.points) if point.kind == "bad"]
 
     def of_step(self, step: int) -> list[Point]:
-        """Return a step's and the previous round's events, oldest first."""
+        """Return the events of a step and of the step before, oldest first."""
         return [point for point in self.points if step - 1 <= point.step <= step]
 
     def before_step(self, step: int) -> str | None:
-        """Return the id before which a page of rows begins with a step.
+        """Return the id of the first event after a step.
+
+        A page that shows the events before that event, newest first, begins with the step.
 
         Returns:
             None if the step is the last one or later.
@@ -138,7 +140,10 @@ class Outline:
 
 
 def role_of_node(roles: Mapping[str, str], node: str) -> str:
-    """Return the role of a node: ``controller`` or ``executor``. Its name decides if need be."""
+    """Return the role of a node: ``controller`` or ``executor``.
+
+    If ``roles`` does not have the node, its name decides.
+    """
     return roles.get(node) or ("controller" if "controller" in node.casefold() else "executor")
 
 
@@ -147,7 +152,7 @@ _lock = threading.Lock()
 
 
 def is_at_hand(runs: AuthorizedClient, run: Run, roles: Mapping[str, str]) -> bool:
-    """Return whether a run's outline is cheap: read before, or short."""
+    """Return whether a run's outline can be made at once: it was read before, or is short."""
     return run.state.step <= ROUNDS_AT_ONCE or _key(runs, run, roles) in _outlines
 
 

@@ -32,9 +32,9 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class Attention:
-    """One row of the list of runs that need attention.
+    """One row of the list of runs that need attention, with the reason.
 
-    It is one run, or several that failed alike, with the reason.
+    The row is for one run, or for several that failed alike.
 
     Attributes:
         run_id: the run, or the newest of several runs.
@@ -95,12 +95,12 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
 
 
 def panels_of(runs: AuthorizedClient, span: str) -> list[Panel]:
-    """Return the panels that features add to the overview."""
+    """Return the panels that features add to the overview. ``span`` is a key of SPANS."""
     return [panel for feature in features() if (panel := feature.panel(runs, span)) is not None]
 
 
 def charts_of(counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
-    """Return the charts of ended runs by status."""
+    """Return a chart of ended runs for each status."""
     return {name: Chart(amounts) for name, amounts in counts.items()}
 
 
@@ -108,7 +108,7 @@ def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
     """Return the workers' counts by flow, the costliest first.
 
     Args:
-        fields: The stored totals by metric: a JSON list of its name and labels.
+        fields: The stored totals. A field's name is a JSON list: the metric's name and labels.
     """
     totals: dict[str, FlowTotals] = defaultdict(FlowTotals)
     for name, text in fields.items():
@@ -151,7 +151,7 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
 
 
 def _errored(runs: AuthorizedClient) -> list[Attention]:
-    """Return the newest errored runs, in one row if they failed alike."""
+    """Return a row for each group of the newest errored runs that failed alike."""
     groups = runs.error_groups(look=ERRORED_LOOKED_AT).groups[:ROWS]
     titles = runs.titles([group.newest for group in groups])
     return [

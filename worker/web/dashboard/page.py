@@ -41,7 +41,8 @@ NOTICE = "perdure_notice"
 #: The cookie with the theme, if the user prefers another than the system's.
 THEME = "perdure_theme"
 THEMES = ("light", "dark")
-#: Marks of an address that a Location header has as they are. Other characters are encoded.
+#: Punctuation of an address that stays unchanged in a Location header. Other characters but letters
+#: and digits are encoded.
 URL_MARKS = ":/?#[]@!$&'()*+,;=%"
 #: Maximum length of a notice in characters. A cookie holds 4 KiB, and one character may take nine
 #: bytes in it.
@@ -97,10 +98,10 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 
 
 def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
-    """Return the numbers in the navigation, by page.
+    """Return the numbers that the navigation shows, by page.
 
-    They are the runs that wait for people, and the numbers of features. Unknown numbers are left
-    out.
+    They are the number of runs that wait for people, and the numbers of features. Unknown numbers
+    are left out.
     """
     # A part of a page has no navigation.
     if authorized_client is None or "part" in request.query_params:
@@ -121,7 +122,8 @@ def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
     """Redirect to another page after a form was handled.
 
-    A notice is shown there. With a redirect, reloading that page repeats nothing.
+    The page shows ``notice``. With a redirect, reloading that page repeats nothing. ``parts`` are
+    the segments of its path, and ``query`` its parameters.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     address = f"{root}/{'/'.join(quote(part, safe='@:') for part in parts)}"
@@ -152,9 +154,9 @@ Filled = Annotated[dict[str, str], Depends(_filled)]
 def back_from(
     request: Request, filled: Mapping[str, str], otherwise: tuple[str, ...], notice: str
 ) -> Response:
-    """Redirect to the page named in a form's ``back``.
+    """Redirect to the page that the form's field ``back`` names, which shows ``notice``.
 
-    A notice is shown there. Without a valid ``back``, redirect to ``otherwise``.
+    Without a valid ``back``, redirect to ``otherwise``, the segments of a path.
     """
     back_page = filled.get("back", "")
     return back(request, *((back_page,) if back_page in BACK_PAGES else otherwise), notice=notice)
@@ -163,12 +165,12 @@ def back_from(
 class PageRoute(SharedRoute):
     """A route that shows errors as pages.
 
-    They have the text of the API's problems. Users who are not signed in are redirected to the
+    The pages have the text of the API's problems. Users who are not signed in are redirected to the
     sign-in page.
     """
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        """Serve one request, whose body is limited.
+        """Serve one request, and limit the size of its body.
 
         The body of a form is read before the caller is known.
         """
@@ -193,7 +195,7 @@ class PageRoute(SharedRoute):
 
 
 def error_page(request: Request, problem_response: Response) -> Response:
-    """Return a page that shows an error response.
+    """Return a page that shows an error response with problem details.
 
     If the state server does not answer, the page reloads itself.
     """
@@ -215,7 +217,10 @@ PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
 
 
 def answers_in_html(request: Request) -> bool:
-    """Return whether an error outside the dashboard is a page: a browser asked."""
+    """Return whether an error on an unknown path is shown as a page.
+
+    It is if a browser asked, and if the path is not one of those that programs use.
+    """
     # A mounted app changes the root path.
     scope = request.scope
     root = scope.get("app_root_path", scope.get("root_path", "")).rstrip("/")
@@ -236,10 +241,9 @@ async def no_such_path(request: Request, error: HTTPException) -> Response:
 
 
 def to_login(request: Request) -> Response:
-    """Redirect to the sign-in page, and back afterwards.
+    """Redirect to the sign-in page, which then leads back to the requested page.
 
-    After the sign-in, the browser returns to the requested page. A form that was sent is not
-    repeated after the sign-in.
+    A form that was sent is not repeated after the sign-in.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")

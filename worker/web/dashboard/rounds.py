@@ -23,7 +23,7 @@ from perdure.worker.web.dashboard.timeline import Entry, timeline
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-#: Events of one step that its page shows at most. A round that fails has one an attempt.
+#: Maximum number of events on the page of a step. A round that fails has one for each attempt.
 EVENTS_OF_STEP = 100
 #: Turns that one read asks for. A turn has up to 32,000 characters by default.
 TURNS_PER_READ = 50
@@ -121,7 +121,10 @@ def observation(run_id: str, digest: str, runs: Runs, step: int | None = None) -
 
 
 def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
-    """Return a turn for a page: its command, and its observation as a tree and as text."""
+    """Return a turn for a page: its command, and its observation as a tree and as text.
+
+    ``begins`` is the position of the text's first character on the page.
+    """
     command = found.command
     args = dict(command.args) if command is not None else {}
     return {
@@ -141,10 +144,10 @@ def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
 
 
 def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> Entry | None:
-    """Return the round that has the command of a step.
+    """Return the event with the command of a step, or None.
 
-    Returns None if no round has it. The previous round chose the command. A step of a workflow has
-    its command in its event.
+    A controller chose the command in the round before. A step of a workflow has its command in its
+    own event, ``committed``.
     """
     if committed is not None and "did" in committed.event.data:
         return committed if committed.command else None
@@ -161,7 +164,7 @@ def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> E
 
 
 def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
-    """Return a step's events by attempt, in order."""
+    """Return a step's events by number of the attempt, in order."""
     attempts: dict[int, list[Entry]] = {}
     for entry in here:
         attempts.setdefault(entry.event.attempt, []).append(entry)
@@ -169,7 +172,7 @@ def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
 
 
 def _digest_of(entries: Sequence[Entry], step: int) -> str:
-    """Return the digest of a step's observation, or of the next step's."""
+    """Return the digest of a step's observation, else of the next step's, else ''."""
     digests = {
         entry.event.step: str(entry.event.data["digest"])
         for entry in entries
@@ -187,10 +190,10 @@ def _turn(runs: AuthorizedClient, run_id: str, digest: str, step: int | None) ->
 
 
 def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tuple[int, Turn] | None:
-    """Return the turn with this observation digest, and its number.
+    """Return the number of the turn whose observation has this digest, and the turn.
 
-    Returns None if the turn is gone. The history is searched from where the turn of the step is
-    expected. If several turns of a part have the same observation, the newest is taken.
+    Returns None if the turn is gone. The history is read in parts, beginning where the turn of
+    ``step`` is expected. If several turns of a part have the same observation, the newest is taken.
     """
     if not digest:
         return None
@@ -207,7 +210,7 @@ def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tupl
 
 
 def _starts(stored: int, expected: int) -> list[int]:
-    """Return the starts of a history's parts, the one nearest to a position first."""
+    """Return the starts of the parts of ``stored`` turns, the one nearest to ``expected`` first."""
     middle = TURNS_PER_READ // 2
     starts = range(0, stored, TURNS_PER_READ)
     return sorted(starts, key=lambda start: abs(start + middle - expected))

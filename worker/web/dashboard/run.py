@@ -151,9 +151,9 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int =
 
 
 def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
-    """Return a run's links to pages outside of Perdure.
+    """Return a run's links to pages outside of Perdure, as pairs of text and address.
 
-    They are words and addresses. An address that needs a trace is left out for a run without one.
+    An address that needs a trace is left out for a run without one.
     """
     values = {"run_id": run.id, "trace_id": str(run.details.get("trace_id") or "")}
     templates = (("Logs", settings.log_url), ("Open the trace", settings.trace_url))
@@ -165,7 +165,7 @@ def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
 
 
 def nodes_of(runs: AuthorizedClient, run: Run) -> Mapping[str, str]:
-    """Return the nodes of a run's flow with roles.
+    """Return the role of each node of a run's flow, by the node's name.
 
     Empty if neither this process nor a live worker knows the flow.
     """

@@ -27,7 +27,7 @@ ROWS = 50
 VIEW = ("q", "status", "flow", "label", "children")
 #: Ages for which the page has a link.
 AGES = {"last hour": "<1h", "last day": "<1d", "last week": "<7d"}
-#: Seconds between two updates of an open page, if the index finds its rows, and if it is a search.
+#: Seconds between two updates of an open page, if an index finds its rows, and if a search does.
 SECONDS, SECONDS_OF_SEARCH = 2, 10
 QueryText = Annotated[str, Query()]
 
@@ -129,13 +129,13 @@ def is_of_statuses(line: str) -> bool:
 
 
 def chosen(line: str, key: str) -> str:
-    """Return the text of a key's only term, or ''."""
+    """Return the text of the line's only term with this key. '' if there is none, or several."""
     texts = [str(term).partition(":")[2] for term in terms_of(line) if term.key == key]
     return texts[0] if len(texts) == 1 and f"-{key}:" not in line else ""
 
 
 def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | None:
-    """Return the time up to which a page read runs.
+    """Return how far back in time the search of a page has looked.
 
     Returns None if the page is full and not sorted after reading, or if no runs follow it.
     """
@@ -155,7 +155,7 @@ def columns_of(found: Page | None) -> set[str]:
 
 
 def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
-    """Return the query line's suggested values, by key.
+    """Return the values that the query line suggests, by key.
 
     Labels and submitters come from the runs on the page, so no more runs are read for them.
     """

@@ -37,8 +37,8 @@ class Field:
     Attributes:
         kind: ``lines`` is a list of texts, one per line. ``line_or_lines`` is that, or a text for a
             single line. ``json`` is used if no other kind fits.
-        required: Whether an empty field is an error. Otherwise it is left out, and the flow's
-            default applies.
+        required: Whether an empty field is an error. Otherwise its input is left out, and the
+            flow's default applies.
         filled: The field's initial text.
         choices: The possible values, as JSON text and label.
     """
@@ -55,14 +55,14 @@ class Field:
 
 
 class MissingField(ValueError):
-    """A field's text is missing or invalid. The message names the expected value."""
+    """Raised when a field's text is missing or invalid. The message names the expected value."""
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
-    """Return the form fields for a flow's inputs.
+    """Return the form fields for a flow's inputs, from the flow's JSON schema.
 
-    They are made from the flow's JSON schema. A flow without a schema gets a single JSON field. So
-    does a schema that only allows arbitrary names.
+    A flow without a schema gets a single JSON field. So does a schema that only allows arbitrary
+    names.
     """
     if schema is None or (schema.get("additionalProperties") and not schema.get("properties")):
         return [
@@ -84,7 +84,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 def values_of(
     fields: Sequence[Field], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the entered inputs, and each invalid field's fault.
+    """Return the entered inputs by name, and the fault of each invalid field.
 
     Args:
         texts: The form's texts by field. Boxes that are not ticked are left out.
@@ -115,7 +115,7 @@ def values_of(
 
 
 def read(field: Field, text: str) -> Any:
-    """Return the input value of a form field's text.
+    """Return the input value that a form field's text stands for.
 
     Raises:
         MissingField: The text is not a valid value.
@@ -163,7 +163,7 @@ def write(field: Field, value: Any) -> str:
 
 
 def is_line(text: str) -> bool:
-    """Return whether a text survives a line of a text area unchanged."""
+    """Return whether a text comes back unchanged if it is one line of a text area."""
     return text.isprintable() and text == text.strip() != ""
 
 
@@ -242,7 +242,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an input's JSON schema with resolved references.
+    """Return an input's JSON schema with resolved references. ``whole`` has the definitions.
 
     "This or null" becomes ``nullable``. A more complicated schema becomes a JSON field.
     """
@@ -301,10 +301,9 @@ def _json(text: str) -> Any:
 
 
 def _bound(schema: Mapping[str, Any], *names: str) -> float | None:
-    """Return the minimum or maximum in a JSON schema.
+    """Return the minimum or maximum in a JSON schema, for the form field. None without a bound.
 
-    The form field shows it. Returns None without a bound. The flow itself enforces whether the
-    bound is inclusive or exclusive.
+    The flow itself enforces whether the bound is inclusive or exclusive.
     """
     bounds = [
         schema[name]

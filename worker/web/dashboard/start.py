@@ -40,9 +40,9 @@ INPUT = "input."
 
 @dataclass
 class Started:
-    """A form for a new run, with entered texts and faults.
+    """A form for a new run, with entered texts and faults, both by field.
 
-    The faults are by field. ``before`` is the run that is submitted again.
+    ``before`` is the run that is submitted again.
     """
 
     filled: Mapping[str, str] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
 
 
 def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the form fields that submit a run again, with equal inputs and options."""
+    """Return the texts of a form that submits a run again, with equal inputs and options."""
     filled = {
         "goal": run.goal,
         "labels": "\n".join(_line(*label) for label in run.labels.items()),

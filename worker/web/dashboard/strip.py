@@ -34,9 +34,9 @@ class Part:
     """A part of the picture that links to its rounds.
 
     Attributes:
-        x, width: Its position on the axis.
-        before: The id of the event before which the rounds end; None for the newest ones.
-        title: Text about its rounds.
+        x, width: The part's position on the time axis.
+        before: The id of the first event after the part. None if no event follows.
+        title: Text about the part's rounds.
     """
 
     x: float
@@ -47,6 +47,9 @@ class Part:
 
 class Strip:
     """A run's outline on one time axis.
+
+    Args:
+        first_shown, last_shown: Ids of the oldest and the newest event that the page has as rows.
 
     Attributes:
         roles: The roles that have rounds. Each has a separate track.
@@ -82,12 +85,12 @@ class Strip:
 
     @property
     def first(self) -> datetime:
-        """The begin of a run's time axis."""
+        """When a run's time axis begins."""
         return datetime.fromtimestamp(self._from / 1000, UTC)
 
     @property
     def last(self) -> datetime:
-        """The end of a run's time axis."""
+        """When a run's time axis ends."""
         return datetime.fromtimestamp(self._to / 1000, UTC)
 
     @property
@@ -119,7 +122,7 @@ class Strip:
 
     @cached_property
     def window(self) -> tuple[float, float] | None:
-        """Begin and width of the page's rows on the axis, or None."""
+        """Where the page's rows begin on the time axis, and their width. None without rows."""
         oldest, newest = self._shown
         at = {point.id: point for point in self._points if point.id in (oldest, newest)}
         if oldest not in at or newest not in at:
@@ -168,7 +171,7 @@ class Strip:
                 yield _box(waits, bottom - TRACK / 2 - 2, width, 4)
 
     def _columns(self, rounds: Sequence[Point], bottom: int) -> Iterator[str]:
-        """Yield a box for each column of a role's track, as high as its busy share."""
+        """Yield a box for each column of a role's track, as high as the column's busy share."""
         span = (self._to - self._from) / COLUMNS or 1
         busy = [0.0] * COLUMNS
         for point in rounds:

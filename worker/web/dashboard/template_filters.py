@@ -1,4 +1,4 @@
-"""Filters and functions of the templates. They also remove harmful characters from texts."""
+"""Filters and functions of the dashboard's templates. They also remove harmful characters."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def pretty(value: Any) -> str:
 
 
 def progress(reported: Any) -> str:
-    """Return a round's reported progress as text: ``3 of 5 · testing a commit``."""
+    """Return a round's reported progress as text: ``3 of 5 · testing a commit``. '' without one."""
     if not isinstance(reported, dict):
         return ""
     text = reported.get("text")
@@ -81,7 +81,7 @@ def progress(reported: Any) -> str:
 
 
 def fine_duration(seconds: float) -> str:
-    """Return a duration for people: of a round, which may take less than a millisecond."""
+    """Return a duration as text. A round may take less than a millisecond: ``0.25 ms``."""
     return duration(seconds) if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
@@ -94,7 +94,7 @@ def took(run: Run) -> float:
 
 
 def cost(run: Run) -> float:
-    """Return the dollars spent by a run and runs below."""
+    """Return the US dollars that a run and the runs below it spent."""
     parts = (run.details.get("spent", {}), run.details.get("spent_below", {}))
     try:
         return math.fsum(part.get("money", 0) for part in parts)
@@ -103,9 +103,7 @@ def cost(run: Run) -> float:
 
 
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
-    """Return an HTML ``<time>`` element for a moment.
-
-    Its title is the full date.
+    """Return an HTML ``<time>`` element for a moment, with the full date as title. None: ''.
 
     Args:
         form: ``age``, ``clock`` (time of day) or ``moment`` (date and time).
@@ -125,7 +123,7 @@ def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
 
 @pass_context
 def at(context: Context, *parts: str, **query: str | int | None) -> str:
-    """Return a dashboard page's address from path and query.
+    """Return the address of a dashboard page, from the segments of its path and its query.
 
     For example ``at("runs", run.id)`` or ``at("runs", status="errored")``. Query values that are
     None or '' are left out.
@@ -141,10 +139,7 @@ def at(context: Context, *parts: str, **query: str | int | None) -> str:
 
 @pass_context
 def asset(context: Context, name: str) -> str:
-    """Return the address of a static file.
-
-    The address changes with the file's content.
-    """
+    """Return the address of a static file, which changes with the file's content."""
     root = context["request"].scope.get("root_path", "").rstrip("/")
     return f"{root}/static/{name}?v={ASSETS[name]}"
 

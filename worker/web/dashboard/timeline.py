@@ -49,15 +49,12 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The id of a row, which is its event's id."""
+        """The id of the row's event."""
         return self.event.id
 
     @property
     def began(self) -> datetime:
-        """The time at which the work of a row began.
-
-        For an event without a duration, it is the time at which the event happened.
-        """
+        """When the row's work began. For an event without a duration, when the event happened."""
         return self.event.at - timedelta(seconds=self.row.took or 0.0)
 
     @property
@@ -71,9 +68,9 @@ class Entry:
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
-        """The arguments of a round's command, one a row.
+        """The arguments of a round's command, as pairs of name and text.
 
-        Empty if the event has them only in part.
+        Empty if the event has the arguments only in part.
         """
         try:
             return fields_of_args(json.loads(str(self.event.data.get("args", ""))))
@@ -82,7 +79,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """The beginning of a round's observation with line breaks.
+        """The beginning of a round's observation, with its line breaks.
 
         It is '' if the observation has only one line.
         """
@@ -96,7 +93,7 @@ class Entry:
 
     @property
     def result(self) -> str:
-        """The result of a round, without the command if ``command`` has it."""
+        """The result of a round as text. It has the command too, unless ``command`` has it."""
         data = self.event.data
         if not self.command or "did" not in data or "observation" not in data:
             return self.row.text
@@ -110,13 +107,13 @@ class Entry:
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
-        """A controller's remarks besides its command, as names and texts."""
+        """What a controller said besides its command, as pairs of the kind and the text."""
         names = ("thought", "reasoning", "plan", "criticism", "speak")
         return [(name, str(self.event.data[name])) for name in names if self.event.data.get(name)]
 
     @property
     def turn_digest(self) -> str:
-        """The digest of an observation that is cut in the event, else ''."""
+        """The digest of a round's observation if the event has only its beginning, else ''."""
         observation = self.event.data.get("observation")
         return (
             str(self.event.data.get("digest", ""))
@@ -131,7 +128,7 @@ class Timeline:
 
     Attributes:
         before: Id of the event before which older rows begin. None if there are no older rows.
-        in_flight: The round in flight, or empty.
+        in_flight: Facts about the round in flight. Empty if none is.
     """
 
     entries: Sequence[Entry]
@@ -140,9 +137,9 @@ class Timeline:
 
     @cached_property
     def longest(self) -> float:
-        """The seconds of the longest round, including its queue wait.
+        """The seconds of the longest round, including its wait in the queue.
 
-        The bars of the rows are relative to it.
+        The bars of the rows are relative to it. It is 1 if no round took time.
         """
         return (
             max(
@@ -174,10 +171,10 @@ class Timeline:
 
 
 def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit: int) -> Timeline:
-    """Return the timeline of a run from its events.
+    """Return the timeline of a run from its events, which are ordered oldest first.
 
-    The events must be ordered oldest first. If there are more than ``limit`` events, the first is
-    not shown. It only gives the time at which the next round was ready.
+    If there are more than ``limit`` events, the first is not shown. It only gives the time at which
+    the next round was ready.
 
     Args:
         roles: Role of each node by name. For a missing node, the name decides.
@@ -206,7 +203,7 @@ def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit:
 
 
 def _in_flight(run: Run) -> dict[str, Any]:
-    """Return facts about the round in flight, or {}."""
+    """Return facts about the run's round in flight, or {} if there is none."""
     details = run.details
     if run.phase != "leased" or not details.get("owner"):
         return {}

@@ -1,8 +1,7 @@
-"""Sentences of the runtime in the words of the web.
+"""Sentences of the runtime for web pages, with buttons and pages instead of commands.
 
-They have buttons and pages instead of commands. Verdicts and errors name commands of the command
-line. On a page there is a button beside them. Commands that start a worker or a server stay as they
-are.
+Verdicts and errors name commands of the command line. On a page there is a button beside them.
+Commands that start a worker or a server stay as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 
 _ID = r"[\w.:@/-]*\w"
 
-#: Patterns and their replacements on a page. Longer patterns come first.
+#: Patterns of commands in a sentence, and their replacements on a page. Longer patterns come first.
 _WORDS: tuple[tuple[str, str], ...] = (
     (rf": perdure stop {_ID} and perdure delete {_ID}", ", stop it, then delete it"),
     (rf": perdure delete {_ID}", ", press Delete"),
@@ -32,7 +31,7 @@ _PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _WORDS)
 
 
 def web_words(sentence: str) -> str:
-    """Return a sentence with buttons and pages instead of commands."""
+    """Return a verdict's or error's sentence with buttons and pages instead of commands."""
     if "perdure " not in sentence:
         return sentence
     for pattern, words in _PATTERNS:

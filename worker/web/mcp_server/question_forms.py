@@ -15,7 +15,7 @@ from perdure.worker.presentation.questions import attempt, or_else, question_lin
 
 
 class PersonsAnswer(NamedTuple):
-    """A person's answer to a run, or amounts for its budgets."""
+    """A person's answer to a run's question, or amounts to add to its budgets."""
 
     answer: Any = None
     add: dict[str, float] | None = None
@@ -40,7 +40,7 @@ def form_of(waiting: PendingInterrupt) -> ElicitRequest:
 
 
 def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer | None:
-    """Return a person's answer from a form.
+    """Return a person's answer from a form that the MCP client showed.
 
     Returns:
         None if the person has not decided. A person who declines an approval refuses the command.

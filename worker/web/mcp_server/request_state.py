@@ -1,4 +1,4 @@
-"""Facts in a request's state, from the MCP server for the route."""
+"""Keys in a request's state, by which the MCP server passes facts to its route."""
 
-#: Key in scope["state"] of the HTTP status with which a request was refused.
+#: Key in the ASGI scope's ``state`` of the HTTP status with which a request was refused.
 REFUSED_KEY = "perdure_refused"

@@ -21,8 +21,8 @@ def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> Ca
     """Return a tool call's result with the state of a run.
 
     Args:
-        waiting: Question of the run, or of a run below it.
-        note: A sentence before the text. It makes the result an error.
+        waiting: Open question of the run, or of a run below it.
+        note: A sentence before the text. If given, the result is an error.
     """
     text = f"{note}\n\n{_text(run, waiting)}" if note else _text(run, waiting)
     failed = run.status in (RunStatus.ERRORED, RunStatus.STOPPED) or (
@@ -88,7 +88,7 @@ def _text(run: Run, waiting: PendingInterrupt | None) -> str:
 
 
 def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
-    """Return the result of a refused tool call."""
+    """Return the result of a tool call that was refused with ``error``."""
     text = shown_text(error, caller)
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
@@ -98,6 +98,6 @@ def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
 
 
 def as_json(result: CallToolResult) -> dict[str, Any]:
-    """Return a tool call's result as part of a task's result."""
+    """Return a tool call's result as JSON data, for the result of a task."""
     data: dict[str, Any] = json.loads(result.model_dump_json(by_alias=True, exclude_none=True))
     return data

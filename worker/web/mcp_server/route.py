@@ -1,4 +1,4 @@
-"""The HTTP route of the MCP server: it authenticates the caller and hands the request over."""
+"""The HTTP route of the MCP server: it authenticates the caller, then calls the ``mcp`` package."""
 
 from __future__ import annotations
 

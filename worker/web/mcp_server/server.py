@@ -45,7 +45,7 @@ INSTRUCTIONS = (
 def make_server() -> Server[Any]:
     """Return the MCP server.
 
-    It takes the client of the caller, who was authenticated before, from each request.
+    For each request, it uses the client of the caller, who was authenticated before.
     """
 
     async def list_tools(
@@ -102,7 +102,7 @@ def _with_runs(
 
 
 def _guarded(handle: Callable[[Context, P], Awaitable[Any]]) -> Callable[[Context, P], Any]:
-    """Return an MCP handler with errors of the protocol."""
+    """Return an MCP handler that raises all errors as errors of the protocol."""
 
     async def handle_or_fail(context: Context, params: P) -> Any:
         try:

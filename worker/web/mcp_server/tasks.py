@@ -57,10 +57,7 @@ class TaskUpdateParams(TaskParams):
 
 
 def is_offered(context: Context) -> bool:
-    """Return whether an MCP client can follow a task.
-
-    Each of its requests declares it.
-    """
+    """Return whether an MCP client can follow a task. Each of its requests declares that."""
     capabilities = context.session.client_capabilities
     return (
         context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -70,12 +67,12 @@ def is_offered(context: Context) -> bool:
 
 
 def created(run: Run) -> dict[str, Any]:
-    """Return the result of a call that started a task."""
+    """Return the result of a tool call that started ``run`` as a task."""
     return {"resultType": "task", **_frame(run, pending(run))}
 
 
 async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams) -> dict[str, Any]:
-    """Return a task with its result, error or question."""
+    """Return the state of a task, with its result, error or question."""
     run = await _task_run(context, runs, params)
     waiting = await run_in_threadpool(open_question, runs, run)
     task: dict[str, Any] = {"resultType": "complete", **_frame(run, waiting)}
@@ -94,7 +91,7 @@ async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams)
 async def update_task(
     context: Context, runs: AuthorizedClient, params: TaskUpdateParams
 ) -> dict[str, Any]:
-    """Take a person's answers.
+    """Give a person's answers to the runs that asked.
 
     Answers to questions that are no longer open change nothing.
     """
@@ -139,7 +136,7 @@ METHODS = (
 
 
 async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams) -> Run:
-    """Return a task's run, after the extension's checks."""
+    """Return a task's run, if the request is valid for the tasks extension."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(METHOD_NOT_FOUND, f"no {context.method} in {context.protocol_version}")
     if not is_offered(context):
@@ -158,7 +155,7 @@ async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams
 
 
 def _frame(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return the fields of every message about a task."""
+    """Return the fields that every message about a task has."""
     return {
         "taskId": run.id,
         "status": _status(run, waiting),

@@ -56,7 +56,7 @@ class ToolCalls:
         Raises:
             Forbidden: The caller lacks a scope.
             UnknownFlow: There is no such tool.
-            PerdureError: The call was refused.
+            PerdureError: The call was refused for another reason.
         """
         match params.name:
             case "status":
@@ -85,13 +85,14 @@ class ToolCalls:
     async def _go_on(
         self, runs: AuthorizedClient, params: CallToolRequestParams
     ) -> Run | CallToolResult:
-        """Take a person's answer with a repeated call.
+        """Continue a run with the person's answer in a repeated call.
 
-        The MCP client repeats its call with the answer and the state. The state is the run's id. It
-        needs no signature, because it gives the caller no further rights.
+        The MCP client repeats its call with the answer and the request state, which is the run's
+        id. The state needs no signature, because it gives the caller no further rights.
 
         Returns:
-            The run, or the result of the call if the person has not decided.
+            The run, or the result of the call if the person has not decided or the answer was
+            refused.
         """
         run = await run_in_threadpool(exposed_run, runs, "mcp", str(params.request_state))
         if run.flow != await run_in_threadpool(_flow_of, runs, params.name):
@@ -158,7 +159,7 @@ def _submit(runs: AuthorizedClient, tool: str, arguments: StartArguments) -> Run
 
 
 def _flow_of(runs: AuthorizedClient, tool: str) -> str:
-    """Return the exposed flow that a tool starts.
+    """Return the name of the exposed flow whose runs a tool starts.
 
     Raises:
         UnknownFlow: There is no such tool.
@@ -170,10 +171,7 @@ def _flow_of(runs: AuthorizedClient, tool: str) -> str:
 
 
 def _can_ask(context: Context, runs: AuthorizedClient) -> bool:
-    """Return whether the client can ask its user.
-
-    The user must be allowed to answer with this token.
-    """
+    """Return whether the MCP client can show its user a form, and the token permits answers."""
     capabilities = context.session.client_capabilities
     forms = capabilities.elicitation if capabilities is not None else None
     return (
@@ -188,7 +186,7 @@ def _read(kind: type[A], params: CallToolRequestParams) -> A:
     """Return a tool call's arguments as an object.
 
     Raises:
-        InvalidInput: The arguments do not fit. The message names each fault.
+        InvalidInput: The arguments do not fit ``kind``. The message names each fault.
     """
     try:
         return kind.model_validate(params.arguments or {})

@@ -82,7 +82,7 @@ def _tool(name: str, description: str, arguments: type[BaseModel], **hints: bool
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without the titles that pydantic adds."""
+    """Return a JSON schema without its description and the titles that pydantic adds."""
     for each in schema["properties"].values():
         each.pop("title", None)
     return {name: part for name, part in schema.items() if name not in ("title", "description")}
@@ -115,10 +115,10 @@ STARTS = "start_"
 
 
 def tool_names(flows: Collection[str]) -> dict[str, str]:
-    """Return the exposed flows by their tool names.
+    """Return the names of exposed flows, by the names of the tools that start their runs.
 
-    Each name differs from all other tools. A tool has the name of its flow. A flow named ``status``
-    is started by ``start_status``.
+    A tool has the name of its flow. Only if another tool has that name, the name is longer: a flow
+    ``status`` is started by ``start_status``.
     """
     by_tool: dict[str, str] = {}
     for flow in flows:
@@ -135,7 +135,7 @@ def flow_tool(name: str, flow: FlowInfo) -> Tool:
     inputs = flow["inputs"]
     if inputs is not None:
         inputs = dict(inputs)
-        # References in it count from the root of the whole schema.
+        # References in the inputs' schema count from the root of the tool's whole schema.
         if definitions := inputs.pop("$defs", None):
             schema["$defs"] = definitions
         schema["properties"]["inputs"] = {**inputs, "description": "The inputs of the flow."}
@@ -150,16 +150,16 @@ def flow_tool(name: str, flow: FlowInfo) -> Tool:
 
 
 def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the schema of a tool's structured result.
+    """Return the JSON schema of a tool's structured result, or None.
 
-    Returns None if the flow's answers have no schema. A run that asks a person, or goes on, has no
-    answer yet. A refused call has no run: it has the code of the error, and clients check its
-    result against the schema as well.
+    It is None if the flow's answers have no schema. A run that asks a person, or goes on, has no
+    answer yet. The result of a refused call has no run but an error's code. Clients check it
+    against this schema as well.
     """
     if answer is None:
         return None
     text = {"type": "string"}
-    # References in it count from the root of the whole schema.
+    # References in the answer's schema count from the root of the whole schema.
     own = {name: part for name, part in answer.items() if name != "$defs"}
     return {
         "type": "object",

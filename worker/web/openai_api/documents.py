@@ -27,10 +27,10 @@ INPUT_REQUIRED = "input_required"
 def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
     """Return a run as a response of OpenAI's API.
 
-    Its output is the run's answer, or the question for which it waits.
+    The response's output is the run's answer, or the question that waits for a person.
 
     Args:
-        waiting: Question of the run, or of a run below it.
+        waiting: Open question of the run, or of a run below it.
     """
     status = STATUSES[run.status]
     incomplete = error = None
@@ -69,14 +69,14 @@ def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, A
 
 
 def output_items(run: Run, waiting: PendingInterrupt | None) -> list[dict[str, Any]]:
-    """Return a run's output: its answer as a message, or its question as a call."""
+    """Return a run's output: its answer as a message, or its question as a function call."""
     if run.status is RunStatus.COMPLETED:
         return [message_item(f"msg_{run.id}", answer_text(run), "completed")]
     return [call] if (call := question_call(run, waiting)) is not None else []
 
 
 def message_item(item_id: str, text: str, status: str) -> dict[str, Any]:
-    """Return a message as an item of an output."""
+    """Return a message with ``text`` as an item of a response's output."""
     return {
         "id": item_id,
         "type": "message",
@@ -92,9 +92,9 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return a run's open question as a function call, or None.
+    """Return a run's open question as a function call, or None if there is none.
 
-    The function is the kind of the question. The output of the call is the answer.
+    The function's name is the kind of the question. The call's output will be the answer.
     """
     if waiting is None:
         return None
@@ -133,14 +133,14 @@ def chat_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
 
 
 def finish_reason(run: Run, waiting: PendingInterrupt | None) -> str:
-    """Return why a chat completion ends."""
+    """Return why a chat completion ends, in OpenAI's words."""
     if waiting is not None:
         return "tool_calls"
     return "stop" if run.finished else "length"
 
 
 def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return a run's open question as a chat's tool call, or None."""
+    """Return a run's open question as a chat's tool call, or None if there is none."""
     call = question_call(run, waiting)
     return call and {
         "id": call["call_id"],
@@ -150,9 +150,7 @@ def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | No
 
 
 def _tokens(run: Run) -> tuple[int, int, int] | None:
-    """Return the tokens used by a run and runs below.
-
-    They are the tokens read, written, and used in total.
+    """Return the tokens that a run and the runs below it used: read, written and in total.
 
     Returns:
         None if they have used no tokens.
@@ -166,7 +164,7 @@ def _tokens(run: Run) -> tuple[int, int, int] | None:
 
 
 def response_usage(run: Run) -> dict[str, Any] | None:
-    """Return a run's used tokens for a response, or None."""
+    """Return the tokens that a run used, as a response has them. None if it used none."""
     tokens = _tokens(run)
     return tokens and {
         "input_tokens": tokens[0],
@@ -178,7 +176,7 @@ def response_usage(run: Run) -> dict[str, Any] | None:
 
 
 def chat_usage(run: Run) -> dict[str, Any] | None:
-    """Return a run's used tokens for a chat, or None."""
+    """Return the tokens that a run used, as a chat completion has them. None if it used none."""
     tokens = _tokens(run)
     return tokens and {
         "prompt_tokens": tokens[0],

@@ -27,7 +27,7 @@ KEY_HEADER = "idempotency-key"
 
 
 def error_document(status: int, code: str, message: str, param: str | None = None) -> Any:
-    """Return an error as OpenAI's API writes it."""
+    """Return an error as OpenAI's API writes it. ``param`` is the field of the body at fault."""
     kind = "server_error" if status >= 500 else TYPES.get(status, "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
@@ -35,10 +35,9 @@ def error_document(status: int, code: str, message: str, param: str | None = Non
 def error_response(
     status: int, code: str, message: str, param: str | None = None, **headers: str
 ) -> Response:
-    """Return the response for an error that must not be retried.
+    """Return the response for an error after which clients must not retry by themselves.
 
-    OpenAI's clients do not send the request again after it. A client that sent its request again
-    could start a second run.
+    A client that sent its request again could start a second run.
     """
     return Json(
         error_document(status, code, message, param),
@@ -48,10 +47,10 @@ def error_response(
 
 
 def refused_retry(request: Request) -> Response | None:
-    """Return the refusal of an automatic retry, or None.
+    """Return the response that refuses an automatic retry, or None if there is nothing to refuse.
 
-    The client has sent the request again by itself. The first request may have started a run. The
-    second finds this run only with a key.
+    The client has sent the request again by itself, and the first request may have started a run.
+    With an idempotency key, the second request finds that run and is not refused.
     """
     if request.headers.get(RETRY_COUNT, "0") == "0" or KEY_HEADER in request.headers:
         return None

@@ -19,12 +19,12 @@ from perdure.worker.web.openai_api.files import FILE_PARTS
 
 #: Kinds of questions, which are the names of the functions by which a run asks them.
 QUESTIONS = ("approval", "in_doubt", "budget", "question", "pause")
-#: Between the run and the question, in the id of a call by which a run asks.
+#: Separates the run's id from the question's, in the id of a call by which a run asks.
 CALL_SEPARATOR = "/"
 
 
 class PersonsOutput(NamedTuple):
-    """A person's output of a run's call: run, question and text."""
+    """A person's answer, as the output of the function call by which a run asked."""
 
     run_id: str
     question: str
@@ -126,12 +126,12 @@ def _check_format(wanted: Any, name: str) -> None:
 
 
 def call_id(run_id: str, question: str) -> str:
-    """Return the id of a question's call."""
+    """Return the id of the function call by which a run asks a question."""
     return f"{run_id}{CALL_SEPARATOR}{question}"
 
 
 def output_of(items: str | Sequence[Mapping[str, Any]]) -> PersonsOutput | None:
-    """Return the call output that ends a request.
+    """Return the answer to a run's question, if a function call's output ends the request.
 
     Returns None if the request ends with a message.
 
@@ -156,10 +156,11 @@ def output_of(items: str | Sequence[Mapping[str, Any]]) -> PersonsOutput | None:
 def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None = None) -> str:
     """Return the goal of a run from a conversation.
 
-    A single message of a user is the goal. Otherwise, it is the conversation with its roles.
+    A single message of a user is the goal. Otherwise, the goal is the conversation with its roles.
 
     Raises:
-        InvalidInput: There is no message of a user, or a message has other parts than text.
+        InvalidInput: There is no message of a user, or a message has parts that are neither text
+            nor a user's files.
     """
     said: list[tuple[str, str]] = [("system", instructions)] if instructions else []
     if isinstance(items, str):
@@ -174,7 +175,7 @@ def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None =
 
 
 def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return role and text of a conversation's item, or None without text."""
+    """Return the role and text of a conversation's item, or None if it has no text."""
     kind = item.get("type", "message")
     if kind in ("reasoning", "item_reference"):
         return None
@@ -199,7 +200,7 @@ def _text_of(content: Any, may_have_files: bool = False) -> str:
     """Return the text of a message's content. Its files are read by ``files_in``.
 
     Raises:
-        UnsupportedPart: It has parts that are no text.
+        UnsupportedPart: The content has parts that are no text.
     """
     if content is None or isinstance(content, str):
         return content or ""

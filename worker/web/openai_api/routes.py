@@ -157,7 +157,10 @@ def _model(name: str) -> dict[str, Any]:
 async def _end_of(
     runs: AuthorizedClient, hub: EventHub, run_id: str
 ) -> tuple[Run, PendingInterrupt | None]:
-    """Return a settled run, with its open question or one below it."""
+    """Wait until a run ends or asks a person. Return the run and its open question.
+
+    The question may be one of a run below.
+    """
     run = await settled(runs, hub, run_id, MOST_WAIT)
     return run, await run_in_threadpool(open_question, runs, run)
 
@@ -211,10 +214,10 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
 
 
 def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
-    """Answer a run's question with its call's output.
+    """Answer a run's question with the output of a function call, and return the run.
 
-    Returns the run. For a question of a run below, the returned run is the run whose response has
-    asked. An answer that has come already changes nothing, so it can be sent again.
+    For a question of a run below, return the run whose response showed the question. A repeated
+    answer changes nothing.
 
     Raises:
         Forbidden: The caller may not answer.

@@ -1,12 +1,12 @@
-"""Translation of a run's stream into response events.
+"""Translation of a run's stream into events of OpenAI's responses.
 
-Each text that a round shows is an item of the response: a message, or reasoning. It is done when
-its round is committed. OpenAI's protocol cannot take text back. So the item of an attempt that was
-given up ends as incomplete, and the next attempt begins another item. The response that comes last
-has the run's answer alone.
+Each text that a round shows is an item of the response: a message, or reasoning. The item is done
+when its round is committed. OpenAI's protocol cannot take text back. So the item of an attempt that
+was given up ends as incomplete, and the next attempt begins another item. The response that comes
+last has the run's answer alone.
 
 The number of an event encodes its time, not its position. So any server process finds the event
-after a number, although older text of the run is gone meanwhile.
+after a number, even if older text of the run is gone meanwhile.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from perdure.worker.web.openai_api.documents import (
     text_part,
 )
 
-#: Events of one entry of a run, at most 32, and entries of one millisecond, at most 64. The rest of
-#: a number is the time: with ten years it stays below the 2**53 that JSON's readers keep exact.
+#: Maximum events made from one entry of a run's stream, and maximum entries of one millisecond. The
+#: rest of a number is the time: with ten years it stays below the 2**53 that JSON's readers keep
+#: exact.
 MOST_DERIVED, MOST_IN_A_MS = 32, 64
 #: Kinds of text that are shown, with the type of their item.
 ITEM_TYPES = {"text": "message", "thinking": "reasoning"}
@@ -41,10 +42,10 @@ class ShownItem:
     """An item of the response whose text still grows.
 
     Attributes:
-        id: of the item.
+        id: the item's id.
         type: ``message`` or ``reasoning``.
-        index: its place among the items.
-        step: of the round that shows it.
+        index: the item's position in the response's output.
+        step: of the round that shows the text.
         text: the text so far.
     """
 
@@ -56,13 +57,13 @@ class ShownItem:
 
     @property
     def part(self) -> dict[str, Any]:
-        """The text as a part of the item."""
+        """The text so far as a part of the item, as OpenAI writes it."""
         if self.type == "message":
             return text_part(self.text)
         return {"type": "reasoning_text", "text": self.text}
 
     def document(self, status: str) -> dict[str, Any]:
-        """Return the item as OpenAI writes it."""
+        """Return the item as OpenAI writes it, with this status."""
         parts = [] if status == "in_progress" else [self.part]
         if self.type == "message":
             return message_item(self.id, "", status) | {"content": parts}
@@ -76,11 +77,11 @@ class ShownItem:
 
 
 class ResponseEvents:
-    """The translation of one run's stream, from its beginning.
+    """The translation of one run's stream, from the stream's beginning.
 
     Args:
         run: The run, as it is now.
-        after: Number of the last event to skip. None: no event is skipped.
+        after: Number of the last event that the client has. None: it has none.
     """
 
     def __init__(self, run: Run, after: int | None = None) -> None:
@@ -109,7 +110,7 @@ class ResponseEvents:
         )
 
     def translate(self, item: StreamItem) -> list[StreamEvent]:
-        """Return the events for one stream item."""
+        """Return the events of the response for one item of the run's stream."""
         self._move_to(item)
         match item.type:
             case "text":
@@ -123,14 +124,15 @@ class ResponseEvents:
             case "committed":
                 return self._wanted(self._close(item.step, "completed"))
             case "interrupted":
-                # The place of its question, which is gone once it is answered.
+                # The index of the run's question, which is no item once it is answered.
                 self._next_index += 1
         return []
 
     def finish(self, run: Run, waiting: PendingInterrupt | None = None) -> list[StreamEvent]:
         """Return the events that end a streamed response.
 
-        It ends for now if a person is asked.
+        ``waiting`` is the question for which the run waits. With it, the response ends as
+        incomplete.
         """
         document = response_document(run, waiting)
         return self._wanted(
@@ -143,9 +145,9 @@ class ResponseEvents:
         )
 
     def _move_to(self, item: StreamItem) -> None:
-        """Advance the event numbers to an item's time, never back."""
+        """Advance the number of the next event to an item's time. It never decreases."""
         if item.type in (RETRACTED, TRIMMED):
-            return  # It has the place of another item.
+            return  # Its id is the position of another item.
         event, _, text = item.id.partition("/")
         ms, number = position_of(text if item.type == TEXT else event)
         place = (max(ms - self._began_ms, 0) * MOST_IN_A_MS + min(number, MOST_IN_A_MS - 1)) * 2 + (
@@ -155,7 +157,7 @@ class ResponseEvents:
         self._number = max(self._number, place * MOST_DERIVED + 1)
 
     def _wanted(self, events: Any) -> list[StreamEvent]:
-        """Return the events that the client lacks, with numbers."""
+        """Return the events that the client does not have yet, with their numbers."""
         wanted = []
         for event in events:
             self._number += 1
@@ -190,7 +192,7 @@ class ResponseEvents:
         yield event | ({"logprobs": []} if shown.type == "message" else {})
 
     def _close(self, step: int | None, status: str) -> Iterator[StreamEvent]:
-        """Yield the ends of the open items of a step, or of all."""
+        """Yield the events that end the open items of a step. None: of all steps."""
         for key, shown in list(self._open.items()):
             if step is None or shown.step == step:
                 del self._open[key]
@@ -210,7 +212,7 @@ class ResponseEvents:
         }
 
     def _answer(self, run: Run) -> Iterator[StreamEvent]:
-        """Yield the run's answer as a message, unless it was shown last."""
+        """Yield the run's answer as a message, unless the last message was the answer."""
         if run.status is not RunStatus.COMPLETED:
             return
         text = answer_text(run)
@@ -225,7 +227,7 @@ class ResponseEvents:
         call = question_call(run, waiting)
         if call is None or waiting is None:
             return
-        # The event ``interrupted`` has taken it. A question of a run below has no event here.
+        # The event ``interrupted`` has taken the index. A question of a run below has no event.
         own = waiting.run_id == run.id
         index = max(self._next_index - 1, 0) if own else self._take_index()
         yield {
@@ -258,7 +260,7 @@ def _text_name(shown: ShownItem) -> str:
 
 
 def _ending(status: str) -> str:
-    """Return the name of the event that ends a stream.
+    """Return the last part of the type of the event that ends a stream.
 
     It depends on the status of the response. OpenAI has no such event for a cancelled response, so
     it is reported as incomplete.

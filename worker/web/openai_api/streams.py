@@ -80,6 +80,10 @@ def stream_chat(
     """Return the HTTP response that streams a chat completion.
 
     A chat has no way to take text back, so the answer is sent when it is final.
+
+    Args:
+        settled: Waits until the run ends or asks a person. Returns the run and its question.
+        includes_usage: Whether the stream ends with the used tokens.
     """
     return _sent(_chat_frames(run, settled, includes_usage, caller))
 
@@ -116,9 +120,9 @@ async def _chat_frames(
 
 
 def chat_error(run: Run, waiting: PendingInterrupt | None) -> tuple[int, str, str] | None:
-    """Return why a run is no chat completion, or None.
+    """Return why a run cannot be a chat completion: status, code and text. None if it can.
 
-    The reason has status, code and text. Unlike a response, a chat completion has no status.
+    Unlike a response, a chat completion has no status.
     """
     if run.status is RunStatus.COMPLETED or waiting is not None:
         return None

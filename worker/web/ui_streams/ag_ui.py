@@ -32,7 +32,7 @@ APPROVAL: Mapping[str, Any] = {
 class AgUiWriter(UiWriter):
     """Writes a response as AG-UI events.
 
-    A retraction is a snapshot of the messages without the retracted ones.
+    To take texts back, it writes a snapshot of the messages without them.
 
     Args:
         thread_id, run_id: the client's ids. None: the ids of the run.
@@ -52,7 +52,7 @@ class AgUiWriter(UiWriter):
         self._own: dict[str, dict[str, Any]] = {}
 
     def begin(self, run: Run) -> Iterator[UiEvent]:
-        """Begin the run. Its metadata name Perdure's run and its flow."""
+        """Begin AG-UI's run. Its metadata name Perdure's run and flow."""
         self._ids["threadId"] = self._ids["threadId"] or run.state.thread_id or run.id
         self._ids["runId"] = self._ids["runId"] or run.id
         self._metadata = {"run": run.id, "flow": run.flow}
@@ -87,13 +87,13 @@ class AgUiWriter(UiWriter):
     def add_text(
         self, part_id: str, kind: Literal["text", "thinking"], text: str
     ) -> Iterator[UiEvent]:
-        """Add a piece to such a message."""
+        """Add a piece to a message with text or reasoning."""
         self._own[part_id]["content"] += text
         name = "TEXT_MESSAGE" if kind == "text" else "REASONING_MESSAGE"
         yield {"type": f"{name}_CONTENT", "messageId": part_id, "delta": text}
 
     def end_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
-        """End such a message."""
+        """End a message with text or reasoning."""
         if kind == "text":
             yield {"type": "TEXT_MESSAGE_END", "messageId": part_id}
         else:
@@ -109,7 +109,7 @@ class AgUiWriter(UiWriter):
         }
 
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """Begin a call of a tool. Arguments that are known already follow at once."""
+        """Begin a call of a tool, with its arguments if they are known already."""
         function = {"name": call.name, "arguments": ""}
         self._own[call.id] = {
             "id": call.id,
@@ -121,7 +121,7 @@ class AgUiWriter(UiWriter):
             yield from self.add_arguments(call, canonical(dict(call.args)))
 
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
-        """Add a piece to its arguments."""
+        """Add a piece to a call's arguments."""
         self._own[call.id]["toolCalls"][0]["function"]["arguments"] += text
         yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": text}
 
@@ -130,7 +130,7 @@ class AgUiWriter(UiWriter):
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
-        """Write the result of a call, as text or JSON."""
+        """Write the result of a call as text or JSON."""
         error = error_of(result)
         content = error or (result if isinstance(result, str) else canonical(result))
         message_id = f"{call.id}.result"
@@ -152,13 +152,13 @@ class AgUiWriter(UiWriter):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Write all messages again, without the retracted ones."""
+        """Write a snapshot of all messages but the retracted ones."""
         for each in (*part_ids, *(call.id for call in calls)):
             self._own.pop(each, None)
         yield from self._snapshot()
 
     def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
-        """Finish the run with an interrupt that ``resume`` answers."""
+        """Finish AG-UI's run with an interrupt, which the client's next ``resume`` answers."""
         interrupt: dict[str, Any] = {
             "id": interrupt_ref(pending),
             "reason": "tool_call" if call is not None else pending.kind,
@@ -172,7 +172,7 @@ class AgUiWriter(UiWriter):
         yield self._finished({"type": "interrupt", "interrupts": [interrupt]})
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
-        """Finish the run, with its answer as the result."""
+        """Finish AG-UI's run, with the run's answer as the result."""
         if isinstance(answer, str) and answer:
             part_id = f"{run.id}.answer"
             yield from self.start_text(part_id, "text")
@@ -181,11 +181,11 @@ class AgUiWriter(UiWriter):
         yield {**self._finished({"type": "success"}), "result": run.answer}
 
     def fail(self, error: str) -> Iterator[UiEvent]:
-        """End the run with an error."""
+        """End AG-UI's run with an error."""
         yield {"type": "RUN_ERROR", "message": error}
 
     def abort(self, reason: str) -> Iterator[UiEvent]:
-        """Finish the run as cancelled."""
+        """Finish AG-UI's run as cancelled."""
         yield self._finished({"type": "cancelled"})
 
     def _finished(self, outcome: dict[str, Any]) -> UiEvent:

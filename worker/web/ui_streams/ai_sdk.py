@@ -15,7 +15,7 @@ from perdure.worker.web.ui_streams.writer import (
     interrupt_ref,
 )
 
-#: Names of a text in the protocol, by kind.
+#: Names of the protocol for a text, by the kind of the text.
 NAMES = {"text": "text", "thinking": "reasoning"}
 INTERRUPT, RETRACTED, ANSWER = "data-interrupt", "data-retracted", "data-answer"
 LIVE = "data-live"
@@ -24,7 +24,8 @@ LIVE = "data-live"
 class AiSdkWriter(UiWriter):
     """Writes a response as UI message chunks. The message has the id of the run.
 
-    A retraction is a part ``data-retracted``: the parts since the last ``step-start`` are void.
+    To take texts and calls back, it writes a part ``data-retracted``: the parts since the last
+    ``step-start`` are void.
     """
 
     headers: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
@@ -49,11 +50,11 @@ class AiSdkWriter(UiWriter):
     def add_text(
         self, part_id: str, kind: Literal["text", "thinking"], text: str
     ) -> Iterator[UiEvent]:
-        """Add a piece to such a part."""
+        """Add a piece to a part with text or reasoning."""
         yield {"type": f"{NAMES[kind]}-delta", "id": part_id, "delta": text}
 
     def end_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
-        """End such a part."""
+        """End a part with text or reasoning."""
         yield {"type": f"{NAMES[kind]}-end", "id": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
@@ -65,7 +66,7 @@ class AiSdkWriter(UiWriter):
         yield {"type": "tool-input-start", "toolCallId": call.id, "toolName": call.name}
 
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
-        """Add a piece to its input."""
+        """Add a piece to a call's input."""
         yield {"type": "tool-input-delta", "toolCallId": call.id, "inputTextDelta": text}
 
     def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
@@ -129,7 +130,7 @@ class AiSdkWriter(UiWriter):
         yield from self._finish("tool-calls" if call is not None else "other", pending.run_id)
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
-        """Finish the message, with an answer not yet shown."""
+        """Finish the message. ``answer`` is shown before, if no text has shown it."""
         if isinstance(answer, str) and answer:
             yield from self._text(f"{run.id}.answer", answer)
         elif answer not in (None, ""):
@@ -146,7 +147,7 @@ class AiSdkWriter(UiWriter):
         yield {"type": "abort", "reason": reason}
 
     def trailer(self) -> bytes:
-        """Return the end of the stream."""
+        """Return the bytes that end the stream."""
         return b"data: [DONE]\n\n"
 
     def _text(self, part_id: str, text: str) -> Iterator[UiEvent]:

@@ -25,14 +25,14 @@ from perdure.worker.web.ui_streams.tool_results import (
 )
 from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter, encoded
 
-#: The newest events among which the last answer of a person is looked for.
+#: Number of the newest events among which the last resume or retry is looked for.
 MOST_EVENTS = 1_000
-#: Behind all live text of a millisecond.
+#: A number greater than that of any live text of the same millisecond.
 LAST_NUMBER = 10**17
 
 
 def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
-    """Return the event id after which a run's response begins.
+    """Return the id of the event after which a run's response begins.
 
     It is the event of the last resume or retry. None: the response begins with the run.
     """
@@ -43,7 +43,7 @@ def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
 
 
 def behind(event_id: str) -> str:
-    """Return the stream position after an event and the text before it."""
+    """Return the position in a run's stream after an event and after all text before it."""
     ms, _, _ = event_id.partition("-")
     return f"{event_id}/{ms}-{LAST_NUMBER}"
 
@@ -52,10 +52,11 @@ class UiFrames:
     """A run's stream as server-sent events for one client.
 
     Args:
-        writer: of the protocol.
+        writer: writer of the client's protocol.
         calls: calls of the client's conversation that have no result yet.
         begin_after: the id of the event after which the response begins. Earlier items are read
-            too, because the response may have results of their calls. None: it begins at once.
+            too, because the response may have results of their calls. None: it begins with the
+            source's first item.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class UiFrames:
     async def stream(
         self, hub: EventHub, first: StreamRead[StreamItem], follow: bool, seconds: float
     ) -> AsyncIterator[bytes]:
-        """Yield the bytes until the response ends. See ``watch`` for the arguments."""
+        """Yield the stream's bytes until the response ends. For the arguments see ``watch``."""
         run = await run_in_threadpool(self._runs.get, self._source.run_id)
         yield b"".join(map(frame, self._writer.begin(run)))
         async with aclosing(watch(self._source, hub, first, follow, seconds)) as watched:
@@ -105,7 +106,7 @@ class UiFrames:
         return list(self._response.take(item, run, results))
 
     async def _end(self, end: StreamEnd) -> bytes:
-        """Return the bytes for the end of a stream.
+        """Return the bytes that follow when the run's stream has ended.
 
         The client already had the stream's last event.
         """
@@ -131,12 +132,12 @@ class UiFrames:
 
 
 def frame(event: UiEvent) -> bytes:
-    """Return an event as a server-sent event's bytes."""
+    """Return an event as the bytes of a server-sent event."""
     return f"data: {encoded(event)}\n\n".encode("utf-8", "backslashreplace")
 
 
 def _frames(events: Sequence[UiEvent], item_id: str) -> bytes:
-    """Return the events of an item. The last has the item's id, behind which a client may go on."""
+    """Return an item's events as bytes. The last has the item's id, so that a client can go on."""
     if not events:
         return b""
     *others, last = map(frame, events)

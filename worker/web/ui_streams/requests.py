@@ -1,7 +1,4 @@
-"""Requests of chat interfaces: a person's message or answer.
-
-The message is the last one of the person. The answer is for a question of a run.
-"""
+"""Requests of chat interfaces: a person's last message, or an answer to a run's question."""
 
 from __future__ import annotations
 
@@ -124,10 +121,10 @@ class ChatAnswer:
     """A person's answer to a question of a run.
 
     Attributes:
-        run_id, interrupt: the question.
+        run_id, interrupt: the run that asks, and the id of its question.
         payload: the answer of the person.
         is_cancelled: whether the person did not want to answer.
-        calls: the calls of the conversation that have no result.
+        calls: the tool calls of the conversation that have no result.
     """
 
     run_id: str
@@ -146,11 +143,11 @@ class ApprovalPayload(ChatBody):
 
 
 def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
-    """Return a person's message or answer from an AI SDK chat.
+    """Return the person's message or answer in a request of the AI SDK.
 
     Raises:
         InvalidInput: the last message has neither a text nor a file nor an answer.
-        UnsupportedPart: it has a part that a run cannot take.
+        UnsupportedPart: the message has a part that a run cannot take.
     """
     last = chat.messages[-1]
     if last.role == "assistant" and chat.trigger != "regenerate-message":
@@ -181,7 +178,7 @@ def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
 
 
 def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
-    """Return a person's message or answer from AG-UI.
+    """Return the person's message or answer in a request of AG-UI.
 
     Raises:
         InvalidInput: there is no message of a person, or several answers.
@@ -203,10 +200,10 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
 
 
 def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
-    """Return the arguments of ``resume`` for an answer.
+    """Return the arguments with which ``AuthorizedClient.resume`` takes an answer.
 
     Raises:
-        InvalidInput: it does not answer this kind of question.
+        InvalidInput: the answer does not fit the kind of the question.
     """
     if pending.kind == "approval":
         return {"answer": "refuse" if answer.is_cancelled else _decision(answer.payload)}
@@ -224,13 +221,12 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
 def decided_calls(
     pending: PendingInterrupt, calls: Sequence[UiToolCall], answer: Mapping[str, Any]
 ) -> list[UiToolCall]:
-    """Return a conversation's open calls, with the person's decision.
+    """Return a conversation's open tool calls, with the person's decision in the call it is about.
 
-    The decision is in the call that it is about. Messages of the AI SDK have the decision. Messages
-    of AG-UI do not.
+    The AI SDK's requests have the decision in the call already. AG-UI's do not.
 
     Args:
-        answer: the arguments of ``resume``.
+        answer: the arguments of ``resume``, from ``answer_to``.
     """
     decided = list(calls)
     if pending.kind != "approval" or any(call.approved is not None for call in calls):
@@ -244,13 +240,16 @@ def decided_calls(
 
 
 def topic_of(chat_id: str) -> str:
-    """Return the topic of a chat's live run."""
+    """Return the topic that a chat's live run holds."""
     topic = f"chat:{chat_id}"
     return topic if TOPIC.fullmatch(topic) else f"chat:{_digest(chat_id)}"
 
 
 def key_of(protocol: str, flow: str, chat_id: str, message: ChatMessage, more: Any) -> str:
-    """Return the idempotency key of a message: a request that is sent again makes no other run."""
+    """Return the idempotency key of a message. With it, a repeated request makes no second run.
+
+    ``more`` is further JSON data by which requests differ.
+    """
     subject = [protocol, flow, chat_id, message.id, message.text, more]
     if message.files:
         subject.append([each.reference.data for each in message.files])
@@ -296,7 +295,8 @@ def _message(
     """Return a person's message: its text in lines, and its files.
 
     Args:
-        file_of: returns a part as a file, or None if the protocol has no such part.
+        file_of: returns a part as a file, or None if the part is no file. The number is for files
+            without a name.
 
     Raises:
         InvalidInput: the message has neither a text nor a file, or a file is not valid.
@@ -324,7 +324,7 @@ def _message(
 
 
 def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return an AI SDK part as a file, or None."""
+    """Return an AI SDK part as a file, or None if it is no file."""
     if part.get("type") != "file":
         return None
     media_type = part.get("mediaType")
@@ -333,7 +333,7 @@ def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
 
 
 def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return an AG-UI part as a file, or None.
+    """Return an AG-UI part as a file, or None if it is no file.
 
     Parts of version 1.0 have a ``source``. Earlier versions have ``binary`` parts.
     """
@@ -367,7 +367,7 @@ def _data(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
-    """Return an AI SDK message's calls without output."""
+    """Return the tool calls without an output in an AI SDK message's parts."""
     calls = []
     for part in parts:
         kind = str(part.get("type"))
@@ -388,7 +388,7 @@ def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
 
 
 def _calls_without_result(messages: Sequence[AgUiMessage]) -> list[UiToolCall]:
-    """Return an AG-UI conversation's calls without result."""
+    """Return the tool calls without a result in an AG-UI conversation."""
     calls: dict[str, UiToolCall] = {}
     for message in messages:
         more = message.model_extra or {}

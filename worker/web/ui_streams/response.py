@@ -1,7 +1,7 @@
 """A run's stream as the response of an assistant.
 
-It tells which texts and calls begin, go on and end. It does no I/O. Each item comes with the
-further facts of the run that it needs.
+It tells the writer which texts and calls begin, go on and end. It does no I/O: the caller passes
+each item with the facts of the run that the item needs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter
 TextKind = Literal["text", "thinking"]
 #: The kinds of live text that the protocols have.
 TEXT_KINDS: dict[str, TextKind] = {"text": "text", "thinking": "thinking"}
-#: The kind of live text that is a call's arguments. Its part is the tool.
+#: The kind of live text that is a tool call's arguments. Its ``part`` is the tool's name.
 ARGUMENTS = "arguments"
 #: The call with which a model ends a run, and the argument that is its answer. It is shown as text.
 FINISH, ANSWER = "finish", "answer"
@@ -33,14 +33,14 @@ class UiResponse:
     """A run's stream as events for a writer.
 
     Attributes:
-        is_over: whether the response has ended, and nothing may follow.
+        is_over: whether the response has ended. Then no event may follow.
     """
 
     def __init__(self, run_id: str, writer: UiWriter, calls: Sequence[UiToolCall] = ()) -> None:
-        """Begin nothing yet.
+        """Make a response in which nothing has begun.
 
         Args:
-            calls: calls that the client knows of, and that have no result.
+            calls: tool calls that the client knows of, and that have no result.
         """
         self._run_id, self._writer = run_id, writer
         self.is_over = False
@@ -64,11 +64,11 @@ class UiResponse:
         self._finish_arguments, self._finish_answer = "", ""
 
     def needs_run(self, item: StreamItem) -> bool:
-        """Return whether an item needs the run."""
+        """Return whether ``take`` needs the run to handle this item."""
         return item.type in (*LAST, "interrupted")
 
     def needs_results(self, item: StreamItem) -> bool:
-        """Return whether an item needs the history: its round called tools."""
+        """Return whether ``take`` needs the tool results of the item's round."""
         return item.type == "committed" and ("observation" in item.data or "did" in item.data)
 
     def take(
@@ -77,11 +77,11 @@ class UiResponse:
         run: Run | None = None,
         results: Sequence[ToolResult | CallRefused] = (),
     ) -> Iterator[UiEvent]:
-        """Yield the events for a stream item.
+        """Yield the events for an item of the run's stream.
 
         Args:
-            run: The run, if ``needs_run``.
-            results: The results of the round's tools, if ``needs_results``.
+            run: The run, if ``needs_run`` of the item.
+            results: The results of the round's tools, if ``needs_results`` of the item.
         """
         if (item.step, item.attempt) != self._place:
             self._place, self._parts = (item.step, item.attempt), 0
@@ -102,12 +102,10 @@ class UiResponse:
             yield from self.end(run, item)
 
     def end(self, run: Run, item: StreamItem | None = None) -> Iterator[UiEvent]:
-        """Yield the events that end the response.
-
-        It ends if the run has ended or asks a person.
+        """Yield the events that end the response, if the run has ended or asks a person.
 
         Args:
-            item: the event of the end. Its run may have continued since.
+            item: the event at which the response would end. The run may have continued since.
         """
         pending = PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
         if item is not None and item.type == "interrupted":
@@ -130,7 +128,7 @@ class UiResponse:
             yield from self._writer.abort(str(run.details.get("stop_reason") or "stopped"))
 
     def lose(self) -> Iterator[UiEvent]:
-        """Yield the ending events for a deleted run."""
+        """Yield the events that end the response of a run that was deleted."""
         yield from self._leave_round()
         self.is_over = True
         yield from self._writer.fail(f"run {self._run_id} was deleted")
@@ -152,7 +150,7 @@ class UiResponse:
             yield from self._add_arguments(item.part, item.text)
 
     def _answer_in(self, text: str) -> str:
-        """Return the answer text that new arguments of ``finish`` add."""
+        """Return what ``text``, a piece of the arguments of ``finish``, adds to the answer."""
         self._finish_arguments += text
         try:
             args = from_json(self._finish_arguments, allow_partial="trailing-strings")
@@ -194,11 +192,11 @@ class UiResponse:
             yield from self._writer.end_text(self._texts.pop(place), place[0])
 
     def _end_calls(self, known: bool) -> Iterator[UiEvent]:
-        """End the calls whose arguments are complete.
+        """End the tool calls whose arguments are complete.
 
         Args:
-            known: whether all arguments are complete. Otherwise only arguments that are JSON are
-                complete.
+            known: whether all arguments are known to be complete. Otherwise only those that are
+                JSON are complete.
         """
         for tool, (call, text) in list(self._arguments.items()):
             args = arguments_of(text)
@@ -209,9 +207,9 @@ class UiResponse:
                 yield from self._writer.end_call(whole)
 
     def _leave_round(self) -> Iterator[UiEvent]:
-        """End the texts and calls of the round.
+        """End the texts and calls of the current round.
 
-        The round may be void: then a retraction or its text follows.
+        If its attempt was given up, a retraction or the text of another attempt follows.
         """
         if self._round is None:
             return
@@ -255,14 +253,14 @@ class UiResponse:
             yield from self._writer.give_result(call, result)
 
     def _begin_call(self, name: str, args: Mapping[str, Any]) -> Iterator[UiEvent]:
-        """Show a call whose arguments no text has shown."""
+        """Show a whole call whose arguments were not shown as live text."""
         call = UiToolCall(self._new_id(), name, args)
         self._calls.append(call)
         yield from self._writer.start_call(call)
         yield from self._writer.end_call(call)
 
     def _note_question(self, data: Mapping[str, Any]) -> None:
-        """Remember the call about which a workflow asks, if the event names it."""
+        """Remember the call about which a workflow asks a person, if the event names the call."""
         approval, asks = data.get("approval"), data.get("asks")
         if not isinstance(approval, Mapping) or not isinstance(asks, str):
             return
@@ -291,10 +289,10 @@ class UiResponse:
     def _call_of(
         self, name: str, args: Mapping[str, Any] | None, is_asked: bool = False
     ) -> UiToolCall | None:
-        """Return the open call with this name.
+        """Return the open call with this name and these arguments, or None.
 
-        It has these arguments, if such a call exists. A person may have changed the arguments, and
-        the beginning of a stream may lack them.
+        If no call has these arguments, return one with this name: a person may have changed the
+        arguments, and the beginning of a stream may lack them.
 
         Args:
             is_asked: whether a person is asked about the call. Calls with a decision then come
@@ -326,6 +324,9 @@ class UiResponse:
 
 
 def _is_next_call(so_far: str, text: str) -> bool:
-    """Return whether arguments belong to the tool's next call."""
+    """Return whether ``text`` begins the arguments of the tool's next call.
+
+    ``so_far`` are the arguments of the call before.
+    """
     is_end = so_far.rstrip().endswith("}") and text.lstrip().startswith("{")
     return is_end and arguments_of(so_far) is not None

@@ -1,6 +1,6 @@
-"""The tools that a committed round has called.
+"""The tools that a committed round has called, with whole arguments and results.
 
-They have whole arguments and results. An event has only their beginning. The history has the whole.
+An event has only the beginning of both. The run's history has all of them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.summaries import digest, shown
 
-#: Kinds of a workflow's journal entries that are no call of a tool: an answer, a wait, a mark.
+#: Kinds of a workflow's journal entries that are no call of a tool: answers, waits, and marks
+#: (``now``, ``patched``, ``listen``).
 NO_CALLS = frozenset({"ask", "sleep", "signal", "now", "patched", "listen"})
-#: Keys of the observation of a journal entry.
+#: Keys that an observation may have if it is an entry of a workflow's journal.
 ENTRY = frozenset({"kind", "of", "result", "error", "artifact"})
-#: Steps in which the agent of another library asks its model. Its reply is text, not a result.
+#: Names of steps in which the agent of another library asks its model. The model's reply is text,
+#: not a tool's result.
 MODEL_STEP = re.compile(r"(?:.+\.)?model(?:\.\d+)?")
-#: Beginning of the observation of calls that were carried out at once.
+#: Beginning of the observation of several calls that were carried out concurrently.
 CALLS = re.compile(r"(\d+) calls\b")
 
 #: A tool's name, its arguments (None: unknown) and its result.
@@ -29,9 +31,9 @@ ToolResult = tuple[str, Mapping[str, Any] | None, Any]
 
 
 class CallRefused(NamedTuple):
-    """A person's refusal of a workflow's call, without a turn.
+    """A person's refusal of a call about which a workflow has asked.
 
-    The workflow has asked the person about the call.
+    The refused call itself is not in the run's history.
 
     Attributes:
         asked: the name under which the workflow has asked.
@@ -43,19 +45,19 @@ class CallRefused(NamedTuple):
 
 
 class ToolResults:
-    """Finds the turns in a run's history that belong to events."""
+    """Finds the turns in a run's history that belong to an event."""
 
     def __init__(self) -> None:
-        #: The turn behind the last that was found.
+        #: The position after the last turn that was found, where the next search begins.
         self._next = 0
 
     def of(
         self, data: Mapping[str, Any], turns: Sequence[Turn]
     ) -> list[ToolResult | CallRefused] | None:
-        """Return a committed round's tools, or None.
+        """Return the tool results of a committed round, or None if the history lacks its turns.
 
-        None means that the history lacks them. Answers of people, waits of a workflow and an
-        agent's requests to its model are no tools. A refused call is included.
+        Answers of people, waits of a workflow and an agent's requests to its model are left out.
+        Refused calls are included.
 
         Args:
             data: data of the event ``committed``.
@@ -72,9 +74,9 @@ class ToolResults:
 
 
 def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
-    """Return a committed round's tool from its event.
+    """Return a round's tool result as its event has it. Empty if the round called no tool.
 
-    The event may have only the beginning.
+    The event may have only the beginning of the arguments and the result.
     """
     if not data.get("command") or _is_model_request(str(data["command"]), data):
         return []
@@ -82,9 +84,9 @@ def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
 
 
 def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Sequence[Turn]:
-    """Return the turns of an event, from a place on.
+    """Return the turns from position ``place`` on if they belong to an event, else none.
 
-    Empty if the turns there belong to another event.
+    ``data`` is that of the event.
     """
     steps = data.get("did")
     if isinstance(steps, list):
@@ -110,7 +112,10 @@ def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Seq
 
 
 def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | None:
-    """Return a turn's call or refusal, or None if it is neither."""
+    """Return a turn's tool result or refused call, or None if it has neither.
+
+    ``data`` is that of the round's event.
+    """
     if turn.command is None or not turn.command.name or _is_model_request(turn.command.name, data):
         return None
     entry = turn.observation
@@ -127,14 +132,14 @@ def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | Non
 
 
 def _is_model_request(step: str, data: Mapping[str, Any]) -> bool:
-    """Return whether a step is an agent's model request."""
+    """Return whether a step of a round is an agent's request to its model."""
     return "did" in data and "model" in data and MODEL_STEP.fullmatch(step) is not None
 
 
 def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
-    """Return a turn's result.
+    """Return the result in a turn's observation.
 
-    A workflow's step has the result within its observation.
+    A workflow's observation is a journal entry, which contains the result or the error.
     """
     match turn.observation:
         case {"artifact": _} if "did" in data:
@@ -147,10 +152,7 @@ def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
 
 
 def arguments_of(text: Any) -> Mapping[str, Any] | None:
-    """Return a text's JSON object of arguments, or None.
-
-    None means that the text is cut or is no JSON object.
-    """
+    """Return the JSON object in a text. None if the text is cut or is no JSON object."""
     try:
         args = json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The common base of the protocols' writers."""
+"""The common base of the writers for the protocols of chat interfaces."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class UiToolCall:
     """A call of a tool in a response.
 
     Attributes:
-        id: of the call, unique in the run.
-        name: of the command, step or node.
-        args: None until they are complete.
+        id: the call's id, unique in the run.
+        name: the name of the command, step or node.
+        args: the arguments. None until they are complete.
         approved: the decision in the client's message. None: the message has no decision.
     """
 
@@ -35,10 +35,10 @@ class UiToolCall:
 class UiWriter(ABC):
     """Writes a run's stream as events of a protocol.
 
-    Each method yields the events.
+    Each method yields the events that it writes.
 
     Attributes:
-        headers: of the response.
+        headers: further headers of the HTTP response.
     """
 
     headers: Mapping[str, str] = {}
@@ -49,11 +49,11 @@ class UiWriter(ABC):
 
     @abstractmethod
     def begin_step(self, name: str) -> Iterator[UiEvent]:
-        """Begin the part of an attempt at a step."""
+        """Begin the part of the response that one attempt of a step shows."""
 
     @abstractmethod
     def end_step(self, name: str) -> Iterator[UiEvent]:
-        """End this part."""
+        """End the part of an attempt."""
 
     @abstractmethod
     def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
@@ -75,7 +75,7 @@ class UiWriter(ABC):
 
     @abstractmethod
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """Begin a call whose arguments are not complete."""
+        """Begin a tool call, whose arguments may not be complete."""
 
     @abstractmethod
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
@@ -83,7 +83,7 @@ class UiWriter(ABC):
 
     @abstractmethod
     def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """End a call that has begun. Its arguments are complete, and are JSON if they are known."""
+        """End a tool call. ``call`` has its arguments, unless they are not valid JSON."""
 
     @abstractmethod
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
@@ -103,7 +103,7 @@ class UiWriter(ABC):
         """End the response with a question to the person.
 
         Args:
-            call: the call that the person approves or not.
+            call: the tool call for which the person's approval is needed. None for other questions.
         """
 
     @abstractmethod
@@ -134,15 +134,15 @@ def encoded(event: UiEvent) -> str:
 
 
 def interrupt_ref(pending: PendingInterrupt) -> str:
-    """Return a question's name that includes its run.
+    """Return a name of a question that includes the run's id.
 
-    An answer with this name needs no run in its path.
+    A client that answers with this name need not name the run.
     """
     return f"{pending.run_id}/{pending.id}"
 
 
 def error_of(result: Any) -> str | None:
-    """Return the error in a tool's result, or None."""
+    """Return the error's text in a tool's result, or None if it is no error."""
     if isinstance(result, Mapping) and result.keys() in ({"error"}, {"error", "run"}):
         return str(result["error"])
     return None

@@ -50,6 +50,19 @@ def test_a_park_says_for_what(waits: Any, text: str) -> None:
         waits(RoundContext(goal="g", mailbox=Mailbox()))
 
 
+def test_a_wait_needs_the_signals_that_its_step_has_used_and_one_more() -> None:
+    mailbox = Mailbox()
+    mailbox.used = {"paid": 4}  # taken by earlier steps
+    for _ in range(6):
+        mailbox.send("paid")
+    context = RoundContext(goal="g", mailbox=mailbox)
+    for _ in range(2):
+        context.wait_for("paid")
+    with pytest.raises(Parked) as parked:
+        context.wait_for("paid", "cancelled")
+    assert parked.value.wait.signals == {"paid": 3, "cancelled": 1}
+
+
 def test_it_takes_what_a_run_takes() -> None:
     with pytest.raises(InvalidFlow):
         Mailbox().send("is paid")
