@@ -244,7 +244,7 @@ class Mailbox:
         """
         signals = self.all_unread(names, most)
         for signal in signals:
-            self._use(signal)
+            self._use(signal.name, signal.number)
         return signals
 
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
@@ -362,12 +362,12 @@ class Mailbox:
         unread = self.unread(names)
         if not unread:
             return None
-        self._use(unread[0])
+        self._use(unread[0].name, unread[0].number)
         return unread[0]
 
-    def _use(self, signal: ReceivedSignal) -> None:
-        self.used = {**self.used, signal.name: signal.number}
-        self._first_used = {signal.name: signal.number, **self._first_used}
+    def _use(self, name: str, number: int) -> None:
+        self.used = {**self.used, name: max(number, self._used(name))}
+        self._first_used = {name: number, **self._first_used}
 
     def _needed(self, name: str) -> int:
         """Return how many signals of a name the step needs that no commit has taken.

@@ -436,7 +436,13 @@ def test_a_message_that_its_run_has_not_heard_starts_another(store: Store) -> No
     heard(store, place=1)
     stop(store)
     assert submit(store, "s", topic=TOPIC, said="j") == ("heard", "r")
-    assert submit(store, "s", topic=TOPIC, said="k") == ("ok", "s")
+    assert submit(store, "s", topic=TOPIC, said="k", said_content="d") == ("said_other", "r")
+    assert store.signals.stored("r", [("say", 2)])[0].payload == '"more"'  # type: ignore[union-attr]
+    before = int(store.redis.hget(store.keys.mailbox("r"), "bytes") or 0)
+    assert submit(store, "s", topic=TOPIC, said="k", said_content="c") == ("ok", "s")
+    moved = store.signals.stored("r", [("say", 2)])[0]
+    assert moved is not None and moved.payload == "", "the copy is the new run's"
+    assert store.redis.hget(store.keys.mailbox("r"), "bytes") == str(before - len('"more"'))
 
 
 def test_another_signal_under_the_same_key_is_no_message(store: Store) -> None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from perdure.flows.core.errors import InvalidInput
 from perdure.flows.core.files import File, files_of
+from perdure.flows.core.json_values import canonical
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.run_waits import RunWaits
 from perdure.worker.domain.run import Run
@@ -24,7 +25,7 @@ from perdure.worker.domain.submission import Submission
 from perdure.worker.errors import Conflict, InvalidTransition, RunNotFound, Taken, UnsupportedPart
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import check_words
-from perdure.worker.operations.signals import stored_key
+from perdure.worker.operations.signals import digest_of_payload, stored_key
 from perdure.worker.operations.submit import AlreadyHeard, checked_flow, make_run
 from perdure.worker.operations.threads import topic_of
 from perdure.worker.store import StoreUnavailable
@@ -111,7 +112,7 @@ class Threads(RunWaits, ClientApi):
                     self._session,
                     submission,
                     idempotency_key=f"thread:{own}",
-                    said=stored_key(key),
+                    said=(stored_key(key), digest_of_payload(canonical(text))),
                 )
                 return SentMessage(run.id, True, thread)
             except Conflict as error:

@@ -24,6 +24,8 @@ from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.replies import StoredSignal, signal_of
 
+#: Stands for the payload of a signal that was moved to a later run of its topic.
+MOVED = object()
 #: Path of the API on an HTTP server.
 API = "/api/v1"
 
@@ -202,26 +204,28 @@ class StoreMailbox(Mailbox):
         if fields.get(ARRIVED) == fields.get(ALL_HEARD):
             return []
         try:
-            found = self._read_all(names, most + 1)
+            counts = self._store.signals.counts_of(self._record.id, names)
+            wanted = [
+                (name, number)
+                for name, (taken, newest) in counts.items()
+                for number in range(
+                    max(taken, self.used.get(name, 0)) + 1, min(newest, taken + most + 1) + 1
+                )
+            ]
+            found = self._fetched(wanted)
         except (StoreUnavailable, DamagedRun) as error:
             self._broken(error)
             raise
-        self.has_heard = len(found) <= most
-        return found[:most]
-
-    def _read_all(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        counts = self._store.signals.counts_of(self._record.id, names)
-        wanted = [
-            (name, number)
-            for name, (taken, newest) in counts.items()
-            for number in range(
-                max(taken, self.used.get(name, 0)) + 1, min(newest, taken + most) + 1
-            )
-        ]
-        return self._fetched(wanted)[:most]
+        self.has_heard = len(wanted) <= most
+        return self._without_moved(found[:most])
 
     def _read(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        return self._told(names) or self._asked(names)
+        read = self._told(names) or self._asked(names)
+        found = self._without_moved(read)
+        while len(found) < len(read):
+            read = self._asked(names)
+            found = self._without_moved(read)
+        return found
 
     def _told(self, names: Sequence[str]) -> list[ReceivedSignal]:
         """Return the next unread signals that came with the claim.
@@ -267,9 +271,16 @@ class StoreMailbox(Mailbox):
             ReceivedSignal(
                 name,
                 number,
-                json.loads(stored.payload),
+                json.loads(stored.payload) if stored.payload else MOVED,
                 datetime.fromtimestamp(stored.at / 1000, UTC),
                 stored.by or None,
             )
             for name, number, stored in sorted(read, key=lambda each: each[2].order)
         ]
+
+    def _without_moved(self, signals: Sequence[ReceivedSignal]) -> list[ReceivedSignal]:
+        """Return the signals that are still this run's. The round's commit takes the others."""
+        for signal in signals:
+            if signal.payload is MOVED:
+                self._use(signal.name, signal.number)
+        return [signal for signal in signals if signal.payload is not MOVED]

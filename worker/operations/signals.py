@@ -48,6 +48,15 @@ def stored_key(key: str) -> str:
     return sha256(key.encode()).hexdigest()[:32]
 
 
+def digest_of_payload(text: str) -> str:
+    """Return the digest of a signal's payload, by which a key is known to belong to another one.
+
+    Args:
+        text: The payload as canonical JSON.
+    """
+    return sha256(text.encode()).hexdigest()[:32]
+
+
 @operation(
     Http("POST", "/runs/{run_id}/signals/{name}", key="key"),
     scope=Scope.SIGNAL,
@@ -106,7 +115,7 @@ def signal(
         "size": MOST_BYTES,
         "by": by,
         "key": None if key is None else stored_key(key),
-        "content": None if key is None else sha256(text.encode()).hexdigest()[:32],
+        "content": None if key is None else digest_of_payload(text),
     }
     if topic is not None:
         keep_ms = max(1, round((validation.KEPT if keep is None else keep) * 1000))

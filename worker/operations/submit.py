@@ -149,7 +149,7 @@ def make_run(
     run_id: str | None = None,
     idempotency_key: str | None = None,
     nonce: str | None = None,
-    said: str | None = None,
+    said: tuple[str, str] | None = None,
 ) -> Run:
     """Make the run of a submission.
 
@@ -194,7 +194,8 @@ def make_run(
             content=submission.content() if idempotency_key is not None else None,
             submitted_by=submission.submitted_by,
             topic=submission.topic,
-            said=said,
+            said=None if said is None else said[0],
+            said_content=None if said is None else said[1],
             artifacts=submission.artifacts,
             step=submission.step,
             turns=() if submission.fork is None else submission.fork.packed(run_id),
@@ -333,6 +334,8 @@ def _refusal(
             )
         case "heard":
             return AlreadyHeard(detail)
+        case "said_other":
+            return Conflict(f"run {detail} got another message under this key; use another key")
         case "conflict":
             return Conflict(
                 f"the idempotency key {idempotency_key!r} belongs to run {detail} with "

@@ -180,7 +180,10 @@ def known_flows(flows: Iterable[str]) -> str:
 
 
 class StoredSignal(NamedTuple):
-    """A stored signal: its number among signals of all names, time in ms, sender, and JSON."""
+    """A stored signal: its number among signals of all names, time in ms, sender, and JSON.
+
+    The JSON is empty if the signal was moved to a later run of its topic. Readers leave it out.
+    """
 
     order: int
     at: int

@@ -37,6 +37,7 @@ class RunTransitions(StorePart):
         submitted_by: str | None = None,
         topic: str | None = None,
         said: str | None = None,
+        said_content: str | None = None,
         artifacts: Mapping[str, str] | None = None,
         step: int = 0,
         turns: Sequence[str] = (),
@@ -50,7 +51,9 @@ class RunTransitions(StorePart):
             submitted_by: adds the run to this submitter's index.
             topic: name that the run takes, with the signals that wait there.
             said: digest of the key of a message that earlier holders of the topic may have read.
-                The new run follows the last of these runs.
+                The new run follows the last of these runs. A copy that none of them has read
+                becomes the new run's.
+            said_content: digest of this message.
             artifacts: artifacts of the new run, by name.
             step: the step at which the run begins. A fork begins at one above 0.
             turns: stored turns of its history. Only a fork begins with some.
@@ -69,7 +72,8 @@ class RunTransitions(StorePart):
             "deadline": deadline,
         }
         named |= {"content": content, "idempotency_key": idempotency_key}
-        named |= {"submitted_by": submitted_by, "topic": topic, "said": said, "values": values}
+        named |= {"submitted_by": submitted_by, "topic": topic, "values": values}
+        named |= {"said": said, "said_content": said_content}
         named |= {
             "step": step or None,
             "artifacts": 2 * len(artifacts) if artifacts else None,

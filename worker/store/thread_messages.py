@@ -134,7 +134,7 @@ def _unread(store: Store, record: Record) -> list[str]:
     found = store.signals.stored(
         record.id, [(SAY, number) for number in range(taken + 1, last + 1)]
     )
-    return [text_of(json.loads(each[3])) for each in found if each is not None]
+    return [text_of(json.loads(each.payload)) for each in found if each and each.payload]
 
 
 def _told(record: Record) -> str | None:

@@ -148,7 +148,41 @@ def test_a_message_to_a_run_that_fails_meanwhile_goes_to_the_next_run(
     assert (sent.started, times[0]) == (True, 1)
     assert client.send("ada", "more", flow="talking", key="m") == sent
     play(settings, sent.run_id)
-    assert client.get(sent.run_id).answer == "3 before; more"
+    assert client.get(sent.run_id).answer == "2 before; more"
+
+
+def test_one_run_gets_a_message_that_is_sent_again_after_its_run_was_stopped(
+    client: Client, settings: Settings
+) -> None:
+    first = client.send("ada", "hello", flow="talking", inputs={"rounds": 3}).run_id
+    play(settings, first, rounds=1)
+    for key, text in (("2", "two"), ("3", "three"), ("4", "four")):
+        client.send("ada", text, key=key)
+    client.request_stop(first, mode="now")
+    second = client.send("ada", "three", flow="talking", key="3")
+    assert second.started and client.send("ada", "three", flow="talking", key="3") == second
+    play(settings, second.run_id)
+    client.resume(first)
+    play(settings, first)
+    assert client.get(first).answer == "0 before; hello + two + four"
+    assert client.get(second.run_id).answer is not None
+    said = [text for role, text in texts(client) if role == "u"]
+    assert sorted(said) == ["four", "hello", "three", "two"]
+    assert client.unread(first) == {}
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["live", "ended"])
+def test_another_text_under_the_key_of_a_heard_message_is_refused(
+    client: Client, settings: Settings, ended: bool
+) -> None:
+    run_id = client.send("ada", "hello", flow="talking", inputs={"rounds": 3}).run_id
+    client.send("ada", "more", key="2")
+    play(settings, run_id, rounds=10 if ended else 2)
+    assert client.get(run_id).status.ended is ended
+    assert client.send("ada", "more", key="2").run_id == run_id
+    with pytest.raises(Conflict, match=f"thread ada: the key '2' .* run {run_id}"):
+        client.send("ada", "other words", key="2")
+    assert [text for role, text in texts(client) if role == "u"] == ["hello", "more"]
 
 
 def test_what_a_run_knows_does_not_change_when_the_runs_before_are_deleted(

@@ -8,6 +8,7 @@
 --       an idempotency key), [idempotency_key], phase (queued | waiting | interrupted), [delay]
 --       (until the start of a waiting run), [deadline] (ms from now), [topic] (that the run takes),
 --       [said] (the key of a message that may have been said to a run that held the topic before),
+--       [said_content] (digest of its payload),
 --       [step] (at which a fork begins; 0 by default), message, =field... After "--": the artifacts that the
 --       run has from the beginning, as names and texts ([artifacts] is the number of both together), then the
 --       turns of a fork
@@ -19,6 +20,7 @@
 --   conflict ID         The idempotency key has this run, with other content.
 --   exists ID           Another run has this id.
 --   heard ID NUMBER     Run ID, which held the topic, has heard the message [said] under this number.
+--   said_other ID       The key [said] belongs to another message, which was said to run ID.
 --   taken ID            Another live run, ID, holds the topic.
 --   damaged KEY         A key or field is damaged: nothing is written.
 --   unknown_queue LIST  The run's queue is not one of ours: nothing is written.
@@ -60,13 +62,17 @@ for _, left_over in ipairs({ k.memory, k.events, k.artifacts, mailbox_of(k) }) d
 end
 
 local topic
+local moving = {} -- copies of the message that no run has taken
 if arg.topic then
   local refusal
   topic, refusal = read_topic(k, arg.topic, now)
   if not topic then return refusal end
   if arg.said then
-    local id, place = heard_by(k, topic, arg.said)
-    if id then return { 'heard', id, place } end
+    moving = said_to(k, topic, arg.said)
+    for _, said in ipairs(moving) do
+      if arg.said_content and said.content ~= arg.said_content then return { 'said_other', said.id } end
+      if is_taken(said) then return { 'heard', said.id, said.place } end
+    end
   end
   refusal = taken_by_another(k, topic)
   if refusal then return refusal end
@@ -91,6 +97,7 @@ end
 if topic then
   if run.thread_id then follow(k, run, topic) end
   take_topic(k, run, now, topic)
+  move_messages(moving)
 end
 if submitted then
   -- Deleted runs are removed from their submitter's index here. Some of the oldest ids are checked,

@@ -59,13 +59,31 @@ local function taken_by_another(k, topic)
   if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', topic.run } end
 end
 
--- Return the run that holds the topic, or held it before, and has taken the message that was said to it
--- under this key, and the message's number; or nil.
-local function heard_by(k, topic, key)
+-- Return each message that was said under this key to the run that holds the topic, or to one that held
+-- it before, as the run's id, its mailbox, the message's number and its content.
+local function said_to(k, topic, key)
+  local found = {}
   for id, nonce in string.gmatch((topic.run or '-') .. ' ' .. topic.nonce .. '\n' .. topic.before, '(%S+) (%S+)') do
     local other = keys_of_other(k, id)
-    local place = pcall('HGET', other.run, 'nonce') == nonce and known_signal(other.mailbox, 'say', key)
-    if place and number(call('HGET', other.mailbox, 'say:taken')) >= number(place) then return id, place end
+    if pcall('HGET', other.run, 'nonce') == nonce then
+      local place, content = known_signal(other.mailbox, 'say', key)
+      if place then found[#found + 1] = { id = id, mailbox = other.mailbox, place = place, content = content } end
+    end
+  end
+  return found
+end
+
+local function is_taken(said) return number(call('HGET', said.mailbox, 'say:taken')) >= number(said.place) end
+
+-- No run but the one that takes the topic gets these messages, which nobody has taken yet. Signals are
+-- read by their numbers, so each stays in its place, with an empty payload, which readers leave out.
+local function move_messages(messages)
+  for _, said in ipairs(messages) do
+    local head, payload = match(call('HGET', said.mailbox, 'say:' .. said.place) or '', '^(.*\n)([^\n]*)$')
+    if head then
+      call('HSET', said.mailbox, 'say:' .. said.place, head)
+      call('HINCRBY', said.mailbox, 'bytes', -#payload)
+    end
   end
 end
 

@@ -7,7 +7,8 @@
 --   wait_until  the time that ends it
 --   wait_over   what records under the name ~WAIT that the time ended it
 -- The mailbox hash has for each NAME the numbers of the newest signal (NAME:last) and of the newest
--- signal that a committed round took (NAME:taken), and each unread signal (NAME:NUMBER). `names` counts
+-- signal that a committed round took (NAME:taken), and each unread signal (NAME:NUMBER; with an empty
+-- payload, it was moved to a later run of its topic, and readers leave it out). `names` counts
 -- the names that have unread signals, `bytes` the size of these. A script that reads the mailbox sets
 -- `k.mailbox` before it checks the types of the keys.
 
