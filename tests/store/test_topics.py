@@ -445,6 +445,15 @@ def test_a_message_that_its_run_has_not_heard_starts_another(store: Store) -> No
     assert store.redis.hget(store.keys.mailbox("r"), "bytes") == str(before - len('"more"'))
 
 
+def test_a_message_whose_copy_is_missing_starts_a_run(store: Store) -> None:
+    holder(store)
+    say(store)
+    store.redis.hdel(store.keys.mailbox("r"), "say:1")
+    stop(store)
+    assert submit(store, "s", topic=TOPIC, said="k", said_content="c") == ("ok", "s")
+    assert not store.redis.hexists(store.keys.mailbox("r"), "say:1")
+
+
 def test_another_signal_under_the_same_key_is_no_message(store: Store) -> None:
     holder(store)
     signal(store, key="k", content="c")
