@@ -23,6 +23,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 #: workers run tools.
 Role = Literal["controller", "executor"]
 
+#: The author of an answer that is the default, since there was none before the deadline.
+DEADLINE = "deadline"
 #: Name of a value that is set in a child run for one command (``flows.rings.parallel_calls``).
 ONLY = "_only"
 #: Name of the value with the positions of messages from people in the stored history.

@@ -20,6 +20,11 @@ MOST_RESULTS = 64
 SCOPE = ":"
 #: Field of a recorded JSON object: the attempt that recorded it, and its spending for the record.
 SPENT = "~spent"
+#: Begins the line that describes an intent. It stands before the intent's own line. Workers of
+#: older releases look for lines that begin with a key, and ignore it.
+ABOUT = "~"
+#: Begins the line that takes the place of the intents of earlier attempts (``Journal.settle``).
+SETTLED = "~~"
 
 
 def with_spent(
@@ -71,11 +76,14 @@ class Journal:
         carried_out: the name of the command that this attempt has begun to carry out. None if it
             only asked, was refused, or reports that it did nothing.
         stored: the intents in their stored form.
+        wait: the wait in which an earlier attempt of this step has parked the run: its name, and
+            what the attempt stored about it (``Wait.about``) as JSON. None if there is none.
     """
 
     carried_out: str | None = None
     is_repeatable: bool | None = None
     begun: Mapping[str, str] = {}
+    wait: tuple[str, str] | None = None
 
     def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})
@@ -83,6 +91,7 @@ class Journal:
         # JSON may hold the other line ends of splitlines().
         self._earlier = intents.split("\n") if intents else []
         self._lines = list(self._earlier)
+        self._about: dict[str, str] = {}
         self._lock = threading.RLock()
 
     @property
@@ -114,6 +123,23 @@ class Journal:
         """
         return next((line for line in self._earlier if line.partition(" ")[0] == key), None)
 
+    @property
+    def described(self) -> list[str]:
+        """The descriptions of the intents of earlier attempts (``describe``)."""
+        keys = {line.partition(" ")[0] for line in self._earlier}
+        parts = (line.partition(" ") for line in self._earlier if line.startswith(ABOUT))
+        return [about for key, _, about in parts if key.removeprefix(ABOUT) in keys]
+
+    def describe(self, key: str, about: str) -> None:
+        """Keep a description of a command, which is stored with the command's intent.
+
+        Args:
+            key: the idempotency key of the command.
+            about: one line of text.
+        """
+        with self._lock:
+            self._about[key] = f"{ABOUT}{key} {about}"
+
     def intend(self, line: str) -> None:
         """Store a command's intent before it is carried out.
 
@@ -125,8 +151,8 @@ class Journal:
             RoundStopped: this round has lost its lease and must not carry out anything.
         """
         with self._lock:
-            if line not in self._lines:
-                self._lines.append(line)
+            about = self._about.get(line.partition(" ")[0])
+            self._lines += [each for each in (about, line) if each and each not in self._lines]
             self.stored = self.text  # It may be stored even if the answer is lost.
             try:
                 self.write(self.text)
@@ -148,10 +174,28 @@ class Journal:
         # Intents of earlier attempts stay: this attempt does not know their outcomes.
         with self._lock:
             self._lines = [
-                line
-                for line in self._lines
-                if line in self._earlier or line.partition(" ")[0] != key
+                line for line in self._lines if line in self._earlier or not _is_of(key, line)
             ]
+
+    def settle(self, key: str, attempt: int) -> None:
+        """Withdraw the intents of earlier attempts, which are known to have done nothing.
+
+        A line about this attempt takes their place at once, because the server lets an attempt
+        withdraw only what the attempt itself has written.
+
+        Args:
+            key: the idempotency key of the command.
+            attempt: the number of this attempt.
+
+        Raises:
+            RoundStopped: this round has lost its lease.
+        """
+        with self._lock:
+            self._earlier = [line for line in self._earlier if not _is_of(key, line)]
+            self.withdraw(key)
+            self._lines.append(f"{SETTLED}{key} {attempt}")
+            self.stored = self.text
+            self.write(self.text)
 
     def write(self, text: str) -> None:
         """Store this step's intents with the run. Do nothing here: a subclass does it."""
@@ -185,3 +229,8 @@ class Journal:
             RoundStopped: the run has left this step.
         """
         return self.recorded.setdefault(name, text)
+
+
+def _is_of(key: str, line: str) -> bool:
+    """Return whether a line of the intents is about the command of a key."""
+    return line.partition(" ")[0] in (key, f"{ABOUT}{key}", f"{SETTLED}{key}")

@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic_core import PydanticSerializationError, PydanticUndefined, to_jsonable_python
 
 from perdure.flows.core.docstrings import read_docstring
-from perdure.flows.core.errors import BadReply, InvalidFlow
+from perdure.flows.core.errors import BadReply, InvalidFlow, UnstorableValue
+from perdure.flows.core.json_values import storable
 from perdure.flows.core.validation import faults_text
 
 
@@ -81,6 +83,37 @@ class Arguments:
             if field in self.names
         }
         return {**by_name, **(read.model_extra or {})}
+
+    def complete(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return a command's arguments as its function gets them, as JSON data.
+
+        They are validated and converted, and defaults are filled in. An argument stays as it was
+        passed if its JSON data would not be read as the same value again (a secret, for example). A
+        default that JSON cannot hold is left out.
+
+        Raises:
+            BadReply: naming each argument that is missing, unknown or wrong.
+        """
+        passed = self.check(args, what)
+        completed = {}
+        for field, name in self.names.items():
+            if name in passed:
+                completed[name] = self._as_json(name, passed[name], args)
+            elif (default := self.model.model_fields[field].default) is not PydanticUndefined:
+                try:
+                    completed[name] = _json_of(default, name)
+                except (PydanticSerializationError, UnstorableValue, ValueError):
+                    continue
+        return completed | {name: args[name] for name in passed.keys() - completed.keys()}
+
+    def _as_json(self, name: str, value: Any, args: Mapping[str, Any]) -> Any:
+        """Return a validated argument as JSON data that is read as the same value again."""
+        try:
+            plain = _json_of(value, name)
+            reads_back = bool(self.check({**args, name: plain}, name)[name] == value)
+        except Exception:  # A type of the user may raise anything.
+            return args[name]
+        return plain if reads_back else args[name]
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the function's arguments."""
@@ -151,6 +184,14 @@ def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
             f"command {name!r} has an argument that JSON cannot hold: {error.message}"
         ) from error
     return arguments
+
+
+def _json_of(value: Any, name: str) -> Any:
+    what = f"the argument {name!r}"
+    try:
+        return storable(value, what)
+    except UnstorableValue:
+        return storable(to_jsonable_python(value), what)
 
 
 def _is_described(hint: Any) -> bool:

@@ -36,10 +36,6 @@ from perdure.flows.rounds.wait_arguments import checked_seconds, checked_signal
 MOST_NAMES = 8
 #: Maximum waits of one step. Each leaves a record that every attempt of the step reads.
 MOST_WAITS = 64
-#: The record of a wait that timed out, under ``~NAME``.
-TIMED_OUT = "null"
-
-
 #: When a signal of a test arrived.
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,12 +69,14 @@ class Wait:
             that have to be there.
         seconds: the time after which the wait ends; None waits for ever.
         children: the child runs that end the wait.
+        about: JSON data that later attempts of the step read (``Journal.wait``).
     """
 
     name: str
     signals: Mapping[str, int] = field(default_factory=dict)
     seconds: float | None = None
     children: GroupWait | None = None
+    about: Any = None
 
 
 class Parked(BaseException):

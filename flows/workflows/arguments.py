@@ -1,27 +1,40 @@
-"""Digests of step arguments. They show when a journal's entry belongs to another step.
+"""Digests of calls. They show when a journal's entry belongs to another step.
 
 The journal finds the entry of a step by its name and its number. If the function of a workflow asks
-for its steps in another order, the name and the number fit, and the arguments do not.
+for its steps in another order, the name and the number fit, and the call does not.
+
+A digest has one of two forms. The newer one begins with ``FORM``. Entries with the older form are
+compared in the older way (``older_digest_of_call``).
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from hashlib import blake2b
-from types import CellType, FunctionType
+from hashlib import blake2b, sha256
+from pathlib import PurePath
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from perdure.flows.core.json_values import storable
+
 #: The digest of arguments that cannot be compared.
 INCOMPARABLE = "-"
+#: Begins a digest of a call, unless an older release made it.
+FORM = "2:"
 #: Bytes of a digest. Entries of one run are compared, so a collision by chance is out of reach.
 SIZE = 9
 #: How deep values are read that JSON does not know.
 DEEPEST = 8
+#: How many functions and plain objects are read, one inside the other. A function may hold others
+#: that hold it.
+OPENED = 3
 #: Arguments whose digests are cached: values of ATOMS, and texts of at most LONGEST characters.
 ATOMS = frozenset((str, int, bool, type(None)))
 LONGEST = 200
@@ -47,37 +60,210 @@ def digest_of(value: Any) -> str:
 
 
 def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
-    """Return the digest of the arguments of a step's call.
+    """Return the digest of a step's call: of its function, and of each argument.
 
-    They include the arguments held by ``functools.partial``, the object of a method, the defaults
-    of a function, and the variables that a lambda or an inner function has from around it.
+    A function counts by its module and its name, and by what it holds: the arguments of
+    ``functools.partial``, the object of a method, its defaults, and the variables that a lambda or
+    an inner function has from around it. An object without a form of its own counts by its class
+    and its public fields that are data, other values by their class.
     """
     # These attributes are where a function holds values.
     if (
-        type(function) is not FunctionType
-        or function.__closure__ is not None
-        or function.__defaults__ is not None
-        or function.__kwdefaults__ is not None
+        type(function) is FunctionType
+        and function.__closure__ is None
+        and function.__defaults__ is None
+        and function.__kwdefaults__ is None
     ):
-        hidden = _hidden(function, DEEPEST)
-        if hidden:
-            return digest_of([list(args), hidden])
-    for each in args:
-        if type(each) not in ATOMS or (type(each) is str and len(each) > LONGEST):
-            return digest_of(list(args))
-    return _digest_of_atoms(*args)
+        name = _name_of(function)
+        for each in args:
+            if type(each) not in ATOMS or (type(each) is str and len(each) > LONGEST):
+                return f"{FORM}{_short_digest(_text_of([name, list(args)]))}"
+        return _digest_of_atoms(name, *args)
+    return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
+
+
+def whole_digest_of_call(key: str, function: Callable[..., Any], args: Sequence[Any]) -> str:
+    """Return the SHA-256 of a step's call, for which a person's approval counts.
+
+    Args:
+        key: the key of the step.
+    """
+    text = _text_of([key, _form_of_target(function), list(args)])
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def data_of(value: Any) -> Any:
+    """Return a value as JSON data that is the same in each process.
+
+    Raises:
+        Exception: the value has no such form.
+    """
+    return storable(_data(value, DEEPEST), "the value")
+
+
+def is_older(digest: str) -> bool:
+    """Return whether a digest of a call has the older form."""
+    return digest not in ("", INCOMPARABLE) and not digest.startswith(FORM)
+
+
+def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
+    """Return the digest of a step's arguments in the older form.
+
+    They include the arguments held by ``functools.partial``, the object of a method, the defaults
+    of a function, and the variables that a lambda or an inner function has from around it. If one
+    of them cannot be compared, none is.
+    """
+    hidden = _hidden(function, DEEPEST)
+    return digest_of([list(args), hidden] if hidden else list(args))
 
 
 # A function is run again in each round, and asks for the same steps.
 @functools.lru_cache(maxsize=4096, typed=True)
-def _digest_of_atoms(*args: Any) -> str:
-    return digest_of(list(args))
+def _digest_of_atoms(name: str, *args: Any) -> str:
+    return f"{FORM}{_short_digest(_text_of([name, list(args)]))}"
+
+
+def _short_digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=SIZE).hexdigest()
+
+
+def _text_of(call: list[Any]) -> str:
+    """Return the text of which the digest of a call is made."""
+    try:
+        return _encode(call)
+    except (TypeError, ValueError, RecursionError):
+        return _encode(_form(call, DEEPEST + 2, OPENED))
+
+
+def _form_of_target(function: Callable[..., Any]) -> Any:
+    """Return the function of a step as JSON data: also an object that is called like one."""
+    form = _form_of_callable(function, DEEPEST, OPENED)
+    return form or [_name_of(type(function)), _form(function, DEEPEST, OPENED)]
+
+
+def _form(value: Any, depth: int, opened: int) -> Any:
+    """Return a value as JSON data that is the same in each process.
+
+    What has no such form is replaced by the name of its class.
+
+    Args:
+        depth: how deep values inside the value are read.
+        opened: how many functions and plain objects may be read, one inside the other.
+    """
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if depth == 0:
+        return _name_of(type(value))
+    try:
+        if (found := _form_of_callable(value, depth, opened)) is not None:
+            return found
+        if isinstance(value, Mapping):
+            pairs = ([_form(each, depth - 1, opened) for each in pair] for pair in value.items())
+            return sorted(pairs, key=lambda pair: _encode(pair[0]))
+        if isinstance(value, Set):
+            return sorted((_form(each, depth - 1, opened) for each in value), key=_encode)
+        if isinstance(value, list | tuple):
+            return [_form(each, depth - 1, opened) for each in value]
+        return _data(value, depth)
+    except Exception:  # An object of the user may raise anything.
+        return [_name_of(type(value)), _public_data(value, depth) if opened else {}]
+
+
+def _form_of_callable(value: Any, depth: int, opened: int) -> Any:
+    """Return a function, method, partial or class as JSON data. None for other values."""
+    if isinstance(value, type):
+        return _name_of(value)
+    if not isinstance(value, functools.partial | FunctionType | MethodType | BuiltinFunctionType):
+        return None
+    if opened == 0:
+        return _name_of(value)
+
+    def held(each: Any) -> Any:
+        return _form(each, depth - 1, opened - 1)
+
+    if isinstance(value, functools.partial):
+        return [held(value.func), held(value.args), held(value.keywords)]
+    owner = getattr(value, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        return [held(owner), held(getattr(value, "__func__", None)), _name_of(value)]
+    cells = [held(_content(cell)) for cell in getattr(value, "__closure__", None) or ()]
+    defaults = held([getattr(value, name, None) for name in ("__defaults__", "__kwdefaults__")])
+    return [_name_of(value), cells, defaults]
+
+
+def _public_data(value: Any, depth: int) -> dict[str, Any]:
+    """Return the public fields of an object that are data.
+
+    A dataclass and a model have a form of their own, or none. Cached properties are left out, since
+    an object has them only after their first use.
+    """
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        return {}
+    found = {}
+    for name, each in dict(getattr(value, "__dict__", {})).items():
+        if name.startswith("_") or isinstance(
+            getattr(type(value), name, None), functools.cached_property
+        ):
+            continue
+        with suppress(Exception):  # An object of the user may raise anything.
+            found[name] = _data(each, depth - 1)
+    return found
+
+
+def _data(value: Any, depth: int) -> Any:
+    """Return data as JSON data that is the same in each process.
+
+    Raises:
+        Exception: the value has no such form.
+    """
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if depth == 0:
+        raise TypeError("nested too deep")
+
+    def inner(each: Any) -> Any:
+        return _data(each, depth - 1)
+
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, BaseModel):
+        held = {name: getattr(value, name) for name in type(value).model_fields}
+        return inner({**held, **(value.model_extra or {})})
+    if is_dataclass(value) and not isinstance(value, type):
+        return inner({each.name: getattr(value, each.name) for each in fields(value)})
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {str(key): inner(each) for key, each in value.items()}
+        pairs = ([inner(key), inner(each)] for key, each in value.items())
+        return sorted(pairs, key=lambda pair: _encode(pair[0]))
+    if isinstance(value, Set):
+        return sorted((inner(each) for each in value), key=_encode)
+    if isinstance(value, list | tuple):
+        return [inner(each) for each in value]
+    if isinstance(value, Iterator):
+        raise TypeError("to read an iterator would use it up")
+    return _any.dump_python(value, mode="json")  # raises for types unknown to pydantic, too
+
+
+def _name_of(value: Any) -> str:
+    """Return the module and the name of a function or a class."""
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    module = getattr(value, "__module__", None) or ""
+    return f"{_main_module() if module == '__main__' else module}.{name}"
+
+
+@functools.cache
+def _main_module() -> str:
+    """Return the name by which another process imports the main module of this one."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    return spec.name if spec is not None else PurePath(getattr(main, "__file__", "")).stem
 
 
 def _hidden(function: Any, depth: int) -> list[Any]:
     """Return the values that a function holds besides its arguments, as JSON data.
 
-    ``digest_of_call`` lists them. Values that cannot be compared are left out.
+    ``older_digest_of_call`` lists them. Values that cannot be compared are left out.
     """
     if depth == 0:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,9 +15,9 @@ from pydantic import TypeAdapter
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.core.durations import as_seconds
-from perdure.flows.core.errors import FatalError, InvalidFlow
+from perdure.flows.core.errors import FatalError, InvalidFlow, TopicTaken
 from perdure.flows.core.files import File
-from perdure.flows.core.json_values import storable
+from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import Role, is_name, suggest
 from perdure.flows.core.retry import Retry, retry_of
 from perdure.flows.core.summaries import safe_text
@@ -24,8 +25,22 @@ from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.children import Until
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.rounds.waits import waits_are_refused
-from perdure.flows.workflows.arguments import digest_of, digest_of_call
-from perdure.flows.workflows.journal import JournalEntry, Kind
+from perdure.flows.workflows.arguments import (
+    INCOMPARABLE,
+    digest_of,
+    digest_of_call,
+    is_older,
+    older_digest_of_call,
+)
+from perdure.flows.workflows.journal import (
+    ANY_ORDER,
+    REFUSED,
+    JournalEntry,
+    Kind,
+    is_time,
+    name_of_mark,
+    ordered_digest,
+)
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The options of a step.
@@ -60,8 +75,8 @@ class Script(Protocol):
     def known(self) -> Mapping[str, JournalEntry]: ...
     def is_replaying(self) -> bool: ...
     def seed(self) -> str: ...
-    def check_thread(self, what: str) -> None: ...
-    def is_ahead(self, kind: Kind, name: str, of: str) -> bool: ...
+    def check_open(self, what: str) -> None: ...
+    def place_ahead(self, kind: Kind, name: str, of: str) -> int | None: ...
     def mark(self, entry: JournalEntry) -> None: ...
     def ask_for(self, requests: Sequence[Request]) -> Any: ...
 
@@ -114,10 +129,22 @@ class BaseSteps:
         key = self._key("now", None)
         entry = self._script.known.get(key)
         if entry is None:
-            told = self.context.once(key, lambda: datetime.now(UTC).isoformat())
-            entry = JournalEntry(key, "now", told)
+            entry = JournalEntry(key, "now", self._recorded_time(key))
             self._script.mark(entry)
         return datetime.fromisoformat(entry.result)
+
+    def _recorded_time(self, key: str) -> str:
+        """Return the time that an earlier attempt of the round recorded, or record the time."""
+        journal, name = self.context.journal, name_of_mark(key)
+        if name not in journal.recorded and self.context.attempt > 1:
+            # Older releases recorded it as `context.once` of a step does, under the same names.
+            told = self.context.recorded(key)
+            if is_time(told):
+                return str(told)
+        text = journal.recorded.get(name) or journal.record(
+            name, canonical(datetime.now(UTC).isoformat())
+        )
+        return str(json.loads(text))
 
     def random(self) -> float:
         """Return a random number from 0 to 1. It is the same whenever the function is run again."""
@@ -130,13 +157,15 @@ class BaseSteps:
     def patched(self, name: str) -> bool:
         """Return whether this run takes the new code of a change.
 
-        A run that passed this line before the change takes the old code.
+        A run that passed this line before the change takes the old code. So does a run that has
+        begun a step or a wait behind this line.
 
         Raises:
             InvalidFlow: the name is not valid.
         """
         if not is_name(name):
             raise InvalidFlow(f"patched({name!r}): expected letters, digits, '_', '.' or '-'")
+        self._script.check_open(f"patched({name!r})")
         key = f"patched.{name}"
         if key in self._script.known:
             return True
@@ -149,12 +178,37 @@ class BaseSteps:
         """Take a topic. Signals to the topic then reach this run.
 
         Raises:
-            TopicTaken: another live run holds the topic.
+            TopicTaken: another live run held the topic when the run first made this call.
         """
         key = self._key("listen", None)
-        if key not in self._script.known:
-            self.context.listen(topic)
-            self._script.mark(JournalEntry(key, "listen", topic))
+        if key in self._script.known:
+            return
+        refusal = self._script.known.get(f"{REFUSED}{key}")
+        if refusal is None:
+            facts = self._refusal_of(topic, key)
+            if facts is None:
+                self._script.mark(JournalEntry(key, "listen", topic))
+                return
+            refusal = JournalEntry(f"{REFUSED}{key}", "listen", facts)
+            self._script.mark(refusal)
+        raise TopicTaken(*refusal.result)
+
+    def _refusal_of(self, topic: str, key: str) -> list[str] | None:
+        """Take a topic. Return the arguments of ``TopicTaken`` if another live run holds it.
+
+        The refusal is recorded at once: the next attempt of the round must take the same way.
+        """
+        context = self.context
+        name = name_of_mark(f"{key} {context.retried}")  # A retry by a person asks again.
+        if (text := context.journal.recorded.get(name)) is None:
+            try:
+                context.listen(topic)
+                return None
+            except TopicTaken as error:
+                facts = [str(error), error.topic, error.run_id]
+                text = context.journal.record(name, canonical(facts))
+        refusal: list[str] = json.loads(text)
+        return refusal
 
     def restart(self, inputs: Mapping[str, Any] | None = None) -> NoReturn:
         """Restart the function in the same run, with an empty journal.
@@ -164,6 +218,7 @@ class BaseSteps:
         Args:
             inputs: the run's inputs from now on. None keeps the inputs that it has.
         """
+        self._script.check_open("restart")
         raise Restart(inputs)
 
     def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
@@ -173,10 +228,23 @@ class BaseSteps:
             name: the entry's key without its number.
             of: the digest of the arguments.
         """
-        return self._script.is_ahead(kind, name, of)
+        return self.place_ahead(kind, name, of) is not None
+
+    def place_ahead(self, kind: Kind, name: str, of: str) -> int | None:
+        """Return the place of the first matching entry that the function has not requested yet.
+
+        Args:
+            name: the entry's key without its number.
+            of: the digest of the arguments.
+
+        Returns:
+            The place among the entries that the function has not been given yet. None if no entry
+            matches.
+        """
+        return self._script.place_ahead(kind, name, of)
 
     def is_replaying(self) -> bool:
-        """Return whether the journal has entries that the function has not requested yet."""
+        """Return whether the function has not come to where the run is (``patched``)."""
         return self._script.is_replaying()
 
     def is_answered_ahead(self, name: str) -> bool:
@@ -201,7 +269,7 @@ class BaseSteps:
                 "Ask for it in the function of the workflow"
             )
         chosen = default if name is None else name
-        self._script.check_thread(chosen)
+        self._script.check_open(chosen)
         number = self._asked.get(chosen, 0) + 1
         if number == 1 and (not is_name(chosen) or chosen.rpartition(".")[2].isdecimal()):
             raise InvalidFlow(
@@ -227,6 +295,7 @@ class BaseSteps:
         listener: str = "workflow",
         summarize: Callable[[Any], Any] | None = None,
         compare: bool = True,
+        compared: Any = None,
         **unknown: Any,
     ) -> Request:
         if not callable(function):
@@ -236,10 +305,18 @@ class BaseSteps:
                 f"a step is given {safe_text(repr(function), 80)}; expected a function and its "
                 "arguments: steps.step(charge, 12), not steps.step(charge(12))"
             )
-        key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
+        own_name = str(getattr(function, "__name__", type(function).__name__))
+        key = self._key(own_name, name)
         of = ""
-        if compare:
-            of = digest_of_call(function, args) if shown is None else digest_of(shown)
+        if compared is not None:  # An adapter names what tells the step from others of its name.
+            of = digest_of(compared)
+        elif compare:
+            known = self._script.known
+            like = known.get(key) or known.get(own_name if name is None else name)
+            if like is None or not is_older(like.of):
+                of = digest_of_call(function, args)
+            else:
+                of = older_digest_of_call(function, args) if shown is None else digest_of(shown)
         if key in self._script.known:
             return Request(key, "step", of=of)  # It is done, so the rest does not count.
         for option in unknown:
@@ -341,12 +418,25 @@ class BaseSteps:
         options: Mapping[str, Any],
     ) -> WaitRequest:
         _validate("map", options, MAP_OPTIONS)
-        given = list(items)
+        key = self._key("children", name)
+        entry = self._script.known.get(key)
+        if entry is None and isinstance(items, set | frozenset):
+            raise InvalidFlow(
+                f"run {self.run_id}: steps.map({flow!r}, ...) is given a set, which has another "
+                "order in each process, so that answers would go to other items. Give it a list: "
+                f"steps.map({flow!r}, sorted(items))"
+            )
+        given, about = list(items), [flow, options.get("goal")]
+        of = digest_of([*about, given])
+        if entry is not None and ordered_digest(entry.of) == of:
+            of = entry.of
+        elif of != INCOMPARABLE:
+            of += ANY_ORDER + digest_of([*about, sorted(map(digest_of, given))])
 
-        def wait(context: RoundContext, key: str) -> Any:
+        def wait(context: RoundContext) -> Any:
             return context.map(flow, given, name=key, wait=wait_until, **options).by_place
 
-        return self._wait("children", name, wait, [flow, options.get("goal"), given])
+        return WaitRequest(key, "children", wait, of=of)
 
 
 def _validate(method: str, options: Iterable[str], known: Sequence[str]) -> None:

@@ -9,20 +9,29 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from perdure.flows.core.cancellation import CancelToken, Signals
-from perdure.flows.core.errors import FatalError
+from perdure.flows.core.errors import FatalError, UnstorableValue
+from perdure.flows.core.files import data_of, file_from
+from perdure.flows.core.json_values import canonical
 from perdure.flows.core.live_text import LiveText
-from perdure.flows.core.round_journal import SCOPE, Journal, with_spent
+from perdure.flows.core.round_journal import MOST_RESULTS, SCOPE, SPENT, Journal, with_spent
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.wait_arguments import checked_signal
 from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
+from perdure.flows.workflows.begun import WHOLE
+from perdure.flows.workflows.journal import JournalEntry, entry_of
 from perdure.flows.workflows.requests import StepRequest
 
 #: Fields of a step's record with the changes that the step made to its context.
 REMEMBERED, TOLD, REPLIES = "~remembered", "~told", "~replies"
+#: Field of a step's record with the files that the step attached, by their names in the run.
+FILES = "~files"
+#: Characters of a part of a record. As JSON, a part takes less than the 16 MiB of a record.
+PART = 2_000_000
 
 
 class Sibling:
@@ -33,12 +42,15 @@ class Sibling:
         context: the step's view of the round.
         mailbox: the step's view of the run's signals.
         keys: the keys of all steps that are carried out at the same time.
+        is_unchecked: whether an earlier attempt recorded a failure that may have had its effect.
     """
+
+    is_unchecked = False
 
     def __init__(
         self, step: StepRequest, context: RoundContext, lock: threading.RLock, keys: Set[str]
     ) -> None:
-        self.step, self.keys = step, keys
+        self.step, self.keys, self._round = step, keys, context
         scope = f"{step.key}{SCOPE}"
         self.mailbox = SiblingMailbox(context.mailbox, context.journal, scope, lock)
         self.context = altered(
@@ -70,12 +82,90 @@ class Sibling:
             **{name: value for name, value in beside.items() if value},
         }
 
+    def with_files(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record of the step with the files that the step attached.
+
+        Otherwise only the commit of the round would store them.
+        """
+        context = self.context
+        return {
+            **told,
+            FILES: {name: data_of(context.attached[name]) for name in context.attaching},
+        }
+
     def take_over(self, told: Mapping[str, Any]) -> None:
         """Restore a step's changes to its context from the record of an earlier attempt."""
+        for name, file in told.get(FILES, {}).items():
+            self.context.attached[name] = file_from(file)
+            self.context.attaching.append(name)
         self.context.remembered.update(told.get(REMEMBERED, {}))
         self.context.told.update(told.get(TOLD, {}))
         replies = {(name, number): text for name, number, text in told.get(REPLIES, ())}
         self.mailbox.replies = {**replies, **self.mailbox.replies}
+
+    def entry_recorded(self) -> JournalEntry | None:
+        """Return the step's entry that an earlier attempt has recorded, or None."""
+        step, context = self.step, self.context
+        failure = self._name_of_failure()
+        for name in (step.key, f"{WHOLE}{step.key}", failure):
+            if name in context.journal.recorded:
+                told = self._whole(self._round.recorded(name))
+                self.take_over(told)
+                self.is_unchecked = name == failure and not step.idempotent
+                return entry_of(step.key, told, context.artifact)
+        return None
+
+    def _name_of_failure(self) -> str:
+        """Return the name under which a step's failure is recorded.
+
+        A retry of the run by a person tries a failed step again, so its failure gets another name.
+        """
+        name = f"{self.step.key}-failed{self.context.retried}"
+        return f"{SCOPE}{name}" if name in self.keys else name
+
+    def record(self, entry: JournalEntry) -> JournalEntry:
+        """Record the step's entry before its round's commit, and return the record."""
+        step, context = self.step, self.context
+        told = self.with_beside(entry.told())
+        name = step.key if entry.error is None else self._name_of_failure()
+        if entry.error is None and context.attaching:
+            # Workers of older releases would read the result without its files.
+            name, told = f"{WHOLE}{step.key}", self.with_files(told)
+        try:
+            text = context.journal.record(name, canonical(told))
+        except UnstorableValue:
+            if (short := self._in_parts(told)) is None:
+                return entry  # Too large to be recorded. The commit keeps it as an artifact.
+            text = context.journal.record(f"{WHOLE}{step.key}", canonical(short))
+        recorded = self._whole(json.loads(text))
+        return replace(entry_of(step.key, recorded, context.artifact), args=entry.args)
+
+    def _in_parts(self, told: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Record a step's entry in parts, and return the record that stands for it.
+
+        None if it takes more parts than a step can record.
+        """
+        text, journal = canonical(told), self.context.journal
+        parts = [text[start : start + PART] for start in range(0, len(text), PART)]
+        if len(parts) > MOST_RESULTS:
+            return None
+        names = [self._name_of_part(number) for number in range(len(parts))]
+        for name, part in zip(names, parts, strict=True):
+            journal.record(name, canonical(part))
+        # What the record says beside the result stays readable (``spent_by_lost``).
+        beside = {name: told[name] for name in ("kind", "of", SPENT) if name in told}
+        return {**beside, "parts": names}
+
+    def _name_of_part(self, number: int) -> str:
+        """Return the name of a part. Another attempt of the round has other parts."""
+        return f"~part {self.step.key}{SCOPE}{self.context.attempt}.{number}"
+
+    def _whole(self, told: Any) -> Any:
+        """Return a recorded entry. If it was recorded in parts, put them together."""
+        if not (isinstance(told, dict) and "parts" in told):
+            return told
+        recorded = self.context.journal.recorded
+        return json.loads("".join(json.loads(recorded[name]) for name in told["parts"]))
 
 
 def put_together(context: RoundContext, siblings: Sequence[Sibling]) -> None:

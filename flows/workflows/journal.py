@@ -6,20 +6,28 @@ or the error. When the function is run again, it gets these results from its jou
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from perdure.flows.core.errors import CodeDoesNotFit, FatalError, PerdureError, text_of
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.outcomes import Command, Turn
+from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.workflows.arguments import INCOMPARABLE
 
 Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched", "listen"]
 #: Kinds of entries that the function does not wait for. It may request them in any order.
 MARKS = ("now", "patched", "listen")
+#: Begins the key of the mark of a topic that another run holds (``listen``).
+REFUSED = "refused."
+#: Separates, in the digest of a map, the digest of its items in their order from that of its items
+#: in any order.
+ANY_ORDER = "."
 #: The types of JSON data that a function could change.
 CONTAINERS = (dict, list)
 #: Bytes of a result, as JSON, in the history. A longer one is kept as an artifact.
@@ -67,8 +75,10 @@ class JournalEntry:
         result: JSON data. None if the request failed.
         error: the class and the message of the exception. None if the request did not fail.
         args: the arguments of a step by name, cut short, for people who read the history.
-        cause: the exception, in the process in which it was raised.
+        cause: the exception, in the process in which it was raised. The function does not see it,
+            since it is not in the journal.
         of: the digest of the arguments, or INCOMPARABLE. Empty in an entry of an older release.
+            That of a map has two parts (``ordered_digest``, ``any_order_digest``).
     """
 
     key: str
@@ -127,9 +137,19 @@ class JournalEntry:
             StepFailed: the entry is an error.
         """
         if self.error is not None:
-            raise StepFailed.of(self.key, *self.error) from self.cause
+            raise StepFailed.of(self.key, *self.error)
         result = self.result
         return as_stored(result) if isinstance(result, CONTAINERS) else result
+
+
+def ordered_digest(of: str) -> str:
+    """Return the digest of a request's arguments. The order of the items of a map counts."""
+    return of.partition(ANY_ORDER)[0]
+
+
+def any_order_digest(of: str) -> str:
+    """Return the digest of the items of a map in any order. Empty for all other requests."""
+    return of.partition(ANY_ORDER)[2]
 
 
 def as_stored(value: Any) -> Any:
@@ -183,3 +203,43 @@ def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[
         for turn in history[:]
         if turn.command is not None
     ]
+
+
+def settle_future(future: asyncio.Future[Any], entry: JournalEntry) -> None:
+    """Set a future to an entry's result or error."""
+    if entry.error is None:
+        future.set_result(entry.unpack())
+        return
+    try:
+        entry.unpack()
+    except Exception as error:
+        future.set_exception(error)
+
+
+def name_of(key: str) -> str:
+    """Return the name of a step or a wait, without its number."""
+    name, _, number = key.rpartition(".")
+    return name if name and number.isdecimal() else key
+
+
+def name_of_mark(what: str) -> str:
+    """Return the name under which a round records a mark before its commit.
+
+    No result of ``context.once`` has such a name, and none of its limits counts for it.
+    """
+    return f"~{what}{SCOPE}"
+
+
+def is_time(told: Any) -> bool:
+    """Return whether this is a text of a time with a zone, as ``steps.now`` records it."""
+    try:
+        return isinstance(told, str) and datetime.fromisoformat(told).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def listed(keys: Sequence[str]) -> str:
+    """Return the last keys as a text, for messages."""
+    most = 12
+    before = "..., " if len(keys) > most else ""
+    return before + (", ".join(keys[-most:]) or "nothing")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import Context
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 from perdure.flows.core.errors import FatalError
 
@@ -30,11 +32,26 @@ class _NumberedFuture(asyncio.Future[Any]):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """A task whose hash is its number. A set of such tasks has the same order each time."""
+    """A task whose hash is its number. A set of such tasks has the same order each time.
+
+    Attributes:
+        is_awaited: whether the task was ever awaited: by ``await``, ``asyncio.gather``,
+            ``asyncio.wait``, a ``TaskGroup`` and the like.
+    """
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
-        self._number = number
+        self._number, self.is_awaited = number, False
         super().__init__(coro, **options)
+
+    def add_done_callback(
+        self, callback: Callable[..., object], *, context: Context | None = None
+    ) -> None:
+        """Call ``callback`` when the task is done. Who awaits a task adds a callback, too."""
+        # A callback of the user's own, such as `tasks.discard`, awaits nothing.
+        waiter = getattr(callback, "__self__", None)
+        module = getattr(callback, "__module__", None) or ""
+        self.is_awaited |= isinstance(waiter, asyncio.Task) or module.startswith("asyncio.")
+        super().add_done_callback(callback, context=context)
 
     def __hash__(self) -> int:
         return self._number
@@ -48,6 +65,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         self._closed = False
         #: How many futures and tasks the loop has made.
         self._made = 0
+        self._tasks: WeakSet[_NumberedTask] = WeakSet()
 
     def settle(self) -> None:
         """Run ready callbacks until none is left."""
@@ -88,7 +106,16 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         """Return a task of this loop for a coroutine."""
         self._made += 1
-        return _NumberedTask(self._made, coro, loop=self, name=name, context=context, **options)
+        options |= {"loop": self, "name": name, "context": context}
+        task = _NumberedTask(self._made, coro, **options)
+        self._tasks.add(task)
+        return task
+
+    def has_forgotten_tasks(self, first: asyncio.Task[Any]) -> bool:
+        """Return whether an unfinished task was never awaited. ``first`` need not be."""
+        return any(
+            not (task.done() or task.is_awaited or task is first) for task in list(self._tasks)
+        )
 
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
         """Ignore the report of a dropped task: its round is over."""
@@ -109,7 +136,10 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """Close the loop, and drop its ready callbacks."""
+        """Cancel the unfinished tasks, as ``asyncio.run`` does. Close the loop."""
+        for task in sorted(self._tasks, key=hash):
+            task.cancel()
+        self.settle()
         self._closed = True
         self._ready.clear()
 
@@ -156,3 +186,8 @@ def _in_given_order(fs: Iterable[Any], **options: Any) -> Any:
 
 
 asyncio.as_completed = asyncio.tasks.as_completed = _in_given_order
+
+
+def is_unbegun(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    """Return whether a coroutine was neither awaited nor cancelled."""
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED

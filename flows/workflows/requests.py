@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from perdure.flows.commands.approval import Approval
-from perdure.flows.core.errors import BadReply, PerdureError
+from perdure.flows.commands.approval import Approval, digest_of
+from perdure.flows.core.errors import BadReply, FatalError, PerdureError
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import Role
 from perdure.flows.core.retry import Retry
 from perdure.flows.core.summaries import safe_repr, safe_text
 from perdure.flows.rounds.context import RoundContext
+from perdure.flows.workflows.arguments import data_of, whole_digest_of_call
 from perdure.flows.workflows.journal import Kind
 
 
@@ -126,6 +128,22 @@ class StepRequest(Request):
         """The step's key, which is the name of its command."""
         return self.key
 
+    def named(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the function by name, with its defaults.
+
+        Args:
+            args: an empty dict, since ``StepRequest.function`` has all arguments.
+        """
+        return self._bound(has_defaults=True)
+
+    def call(self, args: Mapping[str, Any]) -> StepCall:
+        """Return the call of the step, as a rule and a person see it before it is carried out.
+
+        Args:
+            args: an empty dict, since ``StepRequest.function`` has all arguments.
+        """
+        return StepCall(self)
+
     @property
     def function(self) -> Callable[..., Any]:
         """The function with its arguments."""
@@ -151,11 +169,25 @@ class StepRequest(Request):
         """
         if self.shown is not None:
             return dict(self.shown)
+        return {name: _fact(value, most) for name, value in self._bound().items()}
+
+    def _bound(self, has_defaults: bool = False) -> dict[str, Any]:
+        """Return the arguments by name, without ``context``. Those of partials are among them."""
+        function, args, named = _unwrapped(self.target, self.args)
         try:
-            bound = _signature(self.target).bind_partial(*self.args).arguments
+            signature = _signature(function)
+            parameters = [each for each in signature.parameters.values() if each.name != "context"]
+            bound = signature.replace(parameters=parameters).bind(*args, **named)
+            if has_defaults:
+                bound.apply_defaults()
         except (TypeError, ValueError):  # also a function of C without a signature
-            bound = {"args": self.args}
-        return {name: _fact(value, most) for name, value in bound.items()}
+            return {**({"args": list(args)} if args else {}), **named}
+        found: dict[str, Any] = {}
+        for each in parameters:
+            if each.name in bound.arguments:
+                value = bound.arguments[each.name]
+                found |= value if each.kind is each.VAR_KEYWORD else {each.name: value}
+        return found
 
     def plan(self) -> dict[str, Any]:
         """Return the time limit and the retry policy of this step, as far as they are set."""
@@ -164,6 +196,86 @@ class StepRequest(Request):
             "retry": None if self.retry is None else self.retry.to_data(),
         }
         return {name: value for name, value in told.items() if value is not None}
+
+
+#: Maximum characters of the JSON of a call about which a person is asked.
+MOST_ASKED = 100_000
+#: Maximum characters of an argument in a question of an earlier release, and in one about a doubt.
+ASKED = 10_000
+
+
+class NotShown(FatalError):
+    """Raised before a step whose call a person could not see as a whole. It is not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """The call of a step for which a rule or a person decides whether it is carried out."""
+
+    step: StepRequest
+
+    @property
+    def name(self) -> str:
+        """The step's key."""
+        return self.step.key
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """The arguments of the function by name, with its defaults."""
+        return self.step.named({})
+
+    def question(self) -> dict[str, Any]:
+        """Return the data of the question about the step.
+
+        Raises:
+            NotShown: an argument is no data, or the arguments are too long.
+        """
+        step = self.step
+        args = step.shown
+        if args is None:
+            args = {name: self._data_of(name, value) for name, value in self.named.items()}
+        lengths = {name: len(canonical(value)) for name, value in args.items()}
+        if sum(lengths.values()) > MOST_ASKED:
+            longest = max(lengths, key=lambda name: lengths[name])
+            raise NotShown(
+                f"step {step.key} needs an approval, and its argument {longest!r} takes "
+                f"{lengths[longest]:,} characters; a person can be shown {MOST_ASKED:,}. Give the "
+                "step shown={...} with what the person must see, or pass a reference"
+            )
+        return {
+            "command": step.key,
+            "args": dict(args),
+            "digest": self.digest(),
+            "listener": step.listener,
+            "fixed": True,
+        }
+
+    def is_asked_in(self, question: Mapping[str, Any]) -> bool:
+        """Return whether a question about this step was about this very call."""
+        if question.get("digest") == digest_of(self.step.key, {}):  # An earlier release asked.
+            return bool(question.get("args") == self.step.facts(ASKED))
+        return bool(question.get("digest") == self.digest())
+
+    def digest(self) -> str:
+        """Return the digest of the step's function and of all its arguments."""
+        return whole_digest_of_call(self.step.key, self.step.target, self.step.args)
+
+    def _data_of(self, name: str, value: Any) -> Any:
+        """Return an argument as JSON data.
+
+        Raises:
+            NotShown: the argument is no data.
+        """
+        with suppress(PerdureError):
+            return storable(value, name)
+        with suppress(Exception):  # An object of the user may raise anything.
+            return data_of(value)
+        raise NotShown(
+            f"step {self.step.key} needs an approval, and its argument {name!r} is a "
+            f"{type(value).__name__}, which a person cannot be shown as data. Pass JSON data, a "
+            "dataclass or a pydantic model in its place, or give the step shown={...} with what "
+            "the person must see"
+        )
 
 
 def _fact(value: Any, most: int) -> Any:
@@ -183,12 +295,29 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function.
 
     Raises:
-        TypeError, ValueError: the function has no signature, or cannot be in a weak dictionary.
+        TypeError, ValueError: the function has no signature.
     """
-    found = _signatures.get(function)
+    try:
+        found = _signatures.get(function)
+    except TypeError:  # An object that is called like a function, and cannot be in a dictionary.
+        return inspect.signature(function)
     if found is None:
         found = _signatures[function] = inspect.signature(function)
     return found
+
+
+def _unwrapped(
+    function: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the function inside partials, with all positional and named arguments of its call."""
+    named: dict[str, Any] = {}
+    gap = getattr(functools, "Placeholder", object())  # Python 3.14
+    while isinstance(function, functools.partial):
+        rest = iter(args)
+        args = (*[next(rest, gap) if each is gap else each for each in function.args], *rest)
+        named = {**function.keywords, **named}
+        function = function.func
+    return function, args, named
 
 
 def takes_context(function: Callable[..., Any]) -> bool:

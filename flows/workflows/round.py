@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextvars
-import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from time import time_ns
 from typing import Any
@@ -23,23 +23,29 @@ from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import Role
 from perdure.flows.core.outcomes import Advance, Command, Interrupt, Outcome, Turn
 from perdure.flows.core.retry import Retry
-from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.core.summaries import safe_text, shown
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.facts import RoundPart
-from perdure.flows.rounds.waits import no_waits
+from perdure.flows.rounds.waits import Parked, no_waits
+from perdure.flows.workflows.arguments import INCOMPARABLE
+from perdure.flows.workflows.begun import (
+    Begun,
+    begun_requests,
+    digest_of_all,
+    mark_begun,
+)
 from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
-from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored, entry_of
+from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
-from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
+from perdure.flows.workflows.requests import AskRequest, NotShown, Request, StepRequest, WaitRequest
 from perdure.flows.workflows.step_decisions import (
     Refused,
     accepted_result,
     answered_key,
     explained,
-    with_valid_decision,
+    without_old_answer,
 )
-from perdure.flows.workflows.step_times import carry_out_in_time, is_out_of_time
+from perdure.flows.workflows.step_times import carry_out_in_time, is_out_of_time, plan_of
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
@@ -47,8 +53,6 @@ NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 PLAN = "_next"
 #: Maximum number of steps that are carried out at the same time.
 TOGETHER = 16
-#: Attempts of a round whose steps have their own limits.
-UNLIMITED = 1_000_000
 #: Maximum characters of an argument in the history.
 SHOWN = 200
 WAITS = (
@@ -69,16 +73,25 @@ class WorkflowRound:
         replayed: number of journal entries read to get back to where the run was.
         changed: keys of entries whose step now has other arguments than the journal.
         faults: what is wrong with people's last answers, by the key of the question.
+        begun: the requests that earlier attempts of the round have begun, by key. Empty once the
+            function has come to them.
+
+    Args:
+        retry: the flow's retry policy, which completes those of the steps.
+        strict: whether arguments that differ from earlier ones are always an error.
     """
 
-    def __init__(self, node: str, context: RoundContext) -> None:
+    def __init__(
+        self, node: str, context: RoundContext, retry: Retry | None = None, strict: bool = False
+    ) -> None:
         self.node, self._context = node, context
+        self._retry, self._strict = retry, strict
+        self.begun: dict[str, Begun] = begun_requests(context)
         self.new: list[JournalEntry] = []
         self._summaries: dict[str, Callable[[Any], Any]] = {}
         self.marks: list[JournalEntry] = []
         self.replayed = 0
         self.changed: Sequence[str] = ()
-        self._has_begun = False
         self.faults: dict[str, str] = context.committed.get(FAULTS) or {}
         #: Keys of steps that failed in this round, and may have happened nevertheless.
         self.unchecked: list[str] = []
@@ -96,40 +109,71 @@ class WorkflowRound:
             Parked: the run waits.
             RetryableError, FatalError: a step failed. The round is retried, or the run ends.
         """
-        self.check_answer(pending)
-        steps = [each for each in pending if isinstance(each, StepRequest)]
-        steps = [each for each in steps if each.role == steps[0].role][:TOGETHER]
+        # What was begun in this round goes on in it: a commit would forget it.
+        goes_on = bool(self.begun)
+        due = _due(pending)
+        self.check_begun(due)
+        steps = [each for each in due if isinstance(each, StepRequest)]
         plan = plan_of(steps) if steps else {}
         here = not steps or NODES[steps[0].role] == self.node
-        if self.new or not here or plan != (self._context.committed.get(PLAN) or {}):
+        is_planned = here and plan == (self._context.committed.get(PLAN) or {})
+        if self.new or not (is_planned or goes_on):
             node = NODES[steps[0].role] if steps else self.node
             return self.commit(node, plan, [each.key for each in steps])
-        got = self._carry_out_all(steps) if steps else self._ask_or_wait(pending)
+        got = self._carry_out_all(steps) if steps else self._ask_or_wait(due)
         if not isinstance(got, list):
             return got
         self.new += got
         return got
 
-    def check_answer(self, pending: Sequence[Request]) -> None:
-        """Raise Diverged if the function no longer asks an answered question.
+    def check_begun(self, due: Sequence[Request]) -> None:
+        """Raise Diverged unless the function comes to all that the round has begun.
 
-        The answer must not be lost, and the action in question must not happen in another way.
+        The effects would be forgotten, or taken for those of another step. The answer of a person
+        would be lost.
 
         Args:
-            pending: the requests that the function waits for.
+            due: the requests that the round carries out next. Empty if the function ends.
         """
-        if self._has_begun:
-            return  # Only the first requests of a round can be those of the answered question.
-        self._has_begun = True
-        key = answered_key(self._context)
-        if key is None or any(each.key == key for each in pending):
+        if not self.begun:
             return
-        wants = ", ".join(each.key for each in pending) or "its end"
-        raise Diverged(
-            f"run {self._context.run_id}, step {self._context.step}: a person has answered "
-            f"{key!r}, and the workflow's function does not come to it any more. It comes to "
-            f"{wants}. Nothing was carried out. Was its code changed while the run waited? Deploy "
-            "the version that asked. To go on without the answer, stop the run and resume it"
+        begun, by_key = list(self.begun.values()), {each.key: each for each in due}
+        self.begun.clear()
+        for each in begun:
+            request = by_key.get(each.key)
+            if request is None:
+                raise self._comes_to_others(each, due)
+            of = request.of if isinstance(request, StepRequest) else digest_of_all(due)
+            if each.differs_from(request.kind, of, self._strict):
+                raise self._asks_otherwise(each, request, of)
+
+    def _comes_to_others(self, begun: Begun, due: Sequence[Request]) -> Diverged:
+        where = f"run {self._context.run_id}, step {self._context.step}"
+        wants = ", ".join(each.key for each in due) or "its end"
+        if begun.key == answered_key(self._context):
+            return Diverged(
+                f"{where}: a person has answered {begun.key!r}, and the workflow's function does "
+                f"not come to it any more. It comes to {wants}. Nothing was carried out. Was its "
+                "code changed while the run waited? Deploy the version that asked. To go on "
+                "without the answer, stop the run and resume it"
+            )
+        return Diverged(
+            f"{where}: {begun.key!r} {begun.state}, and the workflow's function does not come to "
+            f"it next. It comes to {wants}. Nothing was carried out. Was its code changed while "
+            f"the run was live? Deploy the version that began {begun.key!r}, or put what is new "
+            "before it under `if steps.patched('NAME'):`"
+        )
+
+    def _asks_otherwise(self, begun: Begun, request: Request, of: str) -> Diverged:
+        now = f"{request.kind} with arguments of digest {of or INCOMPARABLE}"
+        if isinstance(request, StepRequest):
+            now += f", {canonical(request.facts(SHOWN))}"
+        return Diverged(
+            f"run {self._context.run_id}, step {self._context.step}: {begun.key!r} {begun.state}, "
+            f"as {begun.kind or request.kind} with arguments of digest {begun.of}. The workflow's "
+            f"function now asks for {begun.key!r} as {now}. Nothing was carried out. If its code "
+            "was changed while the run was live, deploy the version that began it. If not: does "
+            "it loop over a set, or use the time, chance, or a file outside of a step?"
         )
 
     def commit(self, node: str, plan: Mapping[str, Any], following: Sequence[str] = ()) -> Advance:
@@ -238,41 +282,34 @@ class WorkflowRound:
         lock = threading.RLock()
         keys = {each.key for each in steps}
         siblings = [Sibling(each, self._context, lock, keys) for each in steps]
-        limits = TimeLimits([(each.step, each.context) for each in siblings])
+        # The files of recorded steps have their names before another step attaches files.
+        recorded = [each.entry_recorded() for each in siblings]
+        left = [each for each, entry in zip(siblings, recorded, strict=True) if entry is None]
+        self.unchecked += [each.step.key for each in siblings if each.is_unchecked]
+        limits = TimeLimits([(each.step, each.context) for each in left])
         with limits, ThreadPoolExecutor(len(steps), "perdure-step") as pool:
             futures = [
                 pool.submit(contextvars.copy_context().run, self._carry_out_beside, each)
-                for each in siblings
+                for each in left
             ]
         put_together(self._context, siblings)
         errors = [error for each in futures if (error := each.exception()) is not None]
         if errors:
             raise next((each for each in errors if not isinstance(each, Exception)), errors[0])
-        return [each.result() for each in futures]
+        results = iter(futures)
+        return [next(results).result() if entry is None else entry for entry in recorded]
 
     def _carry_out_beside(self, sibling: Sibling) -> JournalEntry | Interrupt:
-        """Carry out one of several steps, or return the entry recorded by an earlier attempt.
+        """Carry out one of several steps, and record its entry.
 
-        The result is recorded at once, since other steps may take longer.
+        It is recorded at once, since other steps may take longer.
         """
         step, context = sibling.step, sibling.context
-        failure = self._name_of_failure(sibling)
-        for name in (step.key, failure):
-            if name in context.journal.recorded:
-                told = self._context.recorded(name)
-                sibling.take_over(told)
-                if name != step.key and not step.idempotent:
-                    self.unchecked.append(step.key)
-                return entry_of(step.key, told, context.artifact)
         began, failed = time_ns(), ""
         try:
             got = self._carry_out(step, context)
             failed = got.error[0] if isinstance(got, JournalEntry) and got.error else ""
-            # Files are stored by the commit of the round. A result that refers to them must not be
-            # stored before.
-            if isinstance(got, Interrupt) or context.attaching:
-                return got
-            return self._recorded(got, sibling)
+            return got if isinstance(got, Interrupt) else sibling.record(got)
         except BaseException as error:
             failed = type(error).__name__
             raise
@@ -280,29 +317,12 @@ class WorkflowRound:
             part = RoundPart(f"step {step.key}", context.traced, began, time_ns(), failed)
             context.parts.append(part)
 
-    def _name_of_failure(self, sibling: Sibling) -> str:
-        """Return the name under which a step's failure is recorded.
-
-        A retry of the run by a person tries a failed step again, so its failure gets another name.
-        """
-        name = f"{sibling.step.key}-failed{self._context.retried}"
-        return f"{SCOPE}{name}" if name in sibling.keys else name
-
-    def _recorded(self, entry: JournalEntry, sibling: Sibling) -> JournalEntry:
-        """Record a step's entry before its round's commit, and return the record."""
-        step, context = sibling.step, sibling.context
-        name = step.key if entry.error is None else self._name_of_failure(sibling)
-        text = canonical(sibling.with_beside(entry.told()))
-        try:
-            told = json.loads(context.journal.record(name, text))
-        except UnstorableValue:
-            return entry  # Too large to be recorded. The commit keeps it as an artifact.
-        return replace(entry_of(step.key, told, context.artifact), args=entry.args)
-
     def _carry_out(self, step: StepRequest, context: RoundContext) -> JournalEntry | Interrupt:
         """Carry out a step. Return its entry, or the question that a person must answer first."""
         args = step.facts(SHOWN)
-        context = with_valid_decision(context, step)
+        context = without_old_answer(context)
+        about = f"{step.key} {step.of or INCOMPARABLE}"
+        context.journal.describe(context.key_of(Command(step.key)), about)
         try:
             with no_waits(WAITS.format(step.key)):
                 result = carry_out_in_time(step, context)
@@ -314,8 +334,13 @@ class WorkflowRound:
             raise
         except Exception as error:
             if not self._is_over(step, error, context):
+                says_nothing_happened = isinstance(error, RetryableError) and not isinstance(
+                    error, OutcomeUnknown
+                )
+                if not (says_nothing_happened or context.cancelled.is_set()):
+                    mark_begun(context, step)
                 raise
-            if not step.idempotent and not isinstance(error, Refused):
+            if not step.idempotent and not isinstance(error, Refused | NotShown):
                 self.unchecked.append(step.key)
             return JournalEntry.failed(step.key, "step", error, args, step.of)
 
@@ -337,7 +362,9 @@ class WorkflowRound:
             retried = step.idempotent or policy.names(policy.on, error)
             if not retried or isinstance(error, FatalError):
                 return True
-        return not context.may_retry(error, policy) or is_out_of_time(step, own)
+        return not context.may_retry(error, policy) or is_out_of_time(
+            step, own, policy.over(self._retry)
+        )
 
     def _ask_or_wait(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Ask a function's pending questions, or else begin its first wait."""
@@ -348,9 +375,21 @@ class WorkflowRound:
             return self._ask(given)
         if len(questions) == 1:
             return self._ask(questions[0])
-        entries, unfit = ask_all(questions, self._context, self.faults)
+        with self._describing_wait(questions):
+            entries, unfit = ask_all(questions, self._context, self.faults)
         self.faults = unfit
         return entries or self.commit(self.node, {})
+
+    @contextmanager
+    def _describing_wait(self, requests: Sequence[Request]) -> Iterator[None]:
+        """Store with a wait that is not over which requests it is for."""
+        try:
+            yield
+        except Parked as parked:
+            about = [requests[0].kind, digest_of_all(requests)]
+            wait = replace(parked.wait, about=about)
+            self._context.mailbox.parked = wait
+            raise Parked(wait) from None
 
     def _ask(self, request: AskRequest) -> list[JournalEntry] | Interrupt:
         fault = self.faults.get(request.key, "")
@@ -359,13 +398,15 @@ class WorkflowRound:
             if not fault:
                 self.faults = {key: told for key, told in self.faults.items() if key != request.key}
                 return [JournalEntry(request.key, "ask", answer, of=request.of)]
+        mark_begun(self._context, request)
         asked = interrupt_of(request, fault)
         return replace(asked, data={**asked.data, **retry_mark(self._context)})
 
     def _wait(self, request: Request) -> list[JournalEntry]:
         assert isinstance(request, WaitRequest)
         try:
-            result = request.wait(self._context)
+            with self._describing_wait([request]):
+                result = request.wait(self._context)
         except FatalError as error:
             if type(error) is FatalError:
                 raise
@@ -381,34 +422,19 @@ class JournalOnlyRound(WorkflowRound):
         """Return an outcome that ends the round, whatever is pending."""
         return Advance(self.node)
 
-    def check_answer(self, pending: Sequence[Request]) -> None:
-        """Do nothing: an answer that has not been used is not in the journal."""
+    def check_begun(self, due: Sequence[Request]) -> None:
+        """Do nothing: what was begun is not in the journal."""
 
 
-def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
-    """Return the time limit and the retry policy for a round of these steps.
+def _due(pending: Sequence[Request]) -> list[Request]:
+    """Return the requests that a round carries out next.
 
-    The round has a time limit of its own only if each step has one.
+    Steps come first, then all questions at once, then one wait.
     """
-    plans = [step.plan() for step in steps]
-    limits = [plan["timeout"] for plan in plans if "timeout" in plan]
-    timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
-    retries = [step.retry for step in steps if step.retry is not None]
-    if not retries:
-        return timeout
-    retry = retries[0] if len(steps) == 1 else _retry_of_all(retries)
-    return {**timeout, "retry": retry.to_data()}
-
-
-def _retry_of_all(retries: Sequence[Retry]) -> Retry:
-    """Return the retry policy of a round with several steps, from the steps' own policies.
-
-    Each step decides by its own policy whether it is retried (``WorkflowRound._is_over``), so the
-    round's policy sets no limit. Its waits are the longest ones of all steps.
-    """
-
-    def longest(name: str) -> Any:
-        return max((value for each in retries if (value := getattr(each, name))), default=None)
-
-    waits = {name: longest(name) for name in ("initial", "maximum", "multiplier", "jitter")}
-    return Retry(max_attempts=UNLIMITED, **waits)
+    steps = [each for each in pending if isinstance(each, StepRequest)]
+    if steps:
+        together: list[Request] = [each for each in steps if each.role == steps[0].role]
+        return together[:TOGETHER]
+    if isinstance(pending[0], AskRequest):
+        return [each for each in pending if isinstance(each, AskRequest)]
+    return [pending[0]]

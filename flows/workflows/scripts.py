@@ -7,10 +7,10 @@ coroutine, which can stay suspended between two rounds.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import takewhile
 from threading import get_ident
 from typing import Any
 
@@ -19,8 +19,19 @@ from perdure.flows.core.history import forgotten_of
 from perdure.flows.core.outcomes import Outcome
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.arguments import INCOMPARABLE
-from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry, Kind
-from perdure.flows.workflows.loop import ReplayLoop
+from perdure.flows.workflows.journal import (
+    MARKS,
+    REFUSED,
+    Diverged,
+    JournalEntry,
+    Kind,
+    any_order_digest,
+    listed,
+    name_of,
+    ordered_digest,
+    settle_future,
+)
+from perdure.flows.workflows.loop import ReplayLoop, is_unbegun
 from perdure.flows.workflows.requests import Request
 
 #: Carries out a function's requests. Returns their entries, or the outcome that ends the round.
@@ -31,10 +42,10 @@ class Suspended(BaseException):
     """Raised inside a workflow's function to end its round. No code may catch it and continue.
 
     Args:
-        result: the outcome of the round, or the error with which it failed.
+        result: the outcome of the round, or the exception with which it ended.
     """
 
-    def __init__(self, result: Outcome | Exception) -> None:
+    def __init__(self, result: Outcome | BaseException) -> None:
         super().__init__("the workflow goes on in another round")
         self.result = result
 
@@ -63,6 +74,8 @@ class _Script:
         self._journal = journal
         #: The marks of the function in this round. Each round has its own list.
         self.marks: list[JournalEntry] = []
+        #: What the round has begun and the function has not come to yet. Each round has its own.
+        self.begun: Mapping[str, object] = {}
         self.known = {entry.key: entry for entry in journal}
         #: Keys of the entries that the function has not asked for yet.
         self._left = {entry.key: None for entry in journal if entry.kind not in MARKS}
@@ -79,23 +92,43 @@ class _Script:
     @cached_property
     def _digests(self) -> set[tuple[str, str]]:
         """The names and argument digests of the journal's entries. Few functions need them."""
-        return {(_name_of(entry.key), entry.of) for entry in self._journal if entry.of}
+        return {
+            (name_of(entry.key), ordered_digest(entry.of)) for entry in self._journal if entry.of
+        }
 
     def is_replaying(self) -> bool:
+        """Return whether the function has not come to where the run is.
+
+        The journal has entries that the function has not requested yet, or the round has begun
+        something that it does not have yet.
+        """
+        return bool(self._left or self.begun)
+
+    def has_entries_left(self) -> bool:
         """Return whether the journal has entries that the function has not requested yet."""
         return bool(self._left)
 
-    def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has a matching entry that the function has not requested yet.
+    def place_ahead(self, kind: Kind, name: str, of: str) -> int | None:
+        """Return the place of the first matching entry that the function has not requested yet.
 
         Args:
             name: the entry's key without its number.
             of: the digest of the arguments.
+
+        Returns:
+            The place among the entries that the function has not been given yet. None if no entry
+            matches.
         """
-        ahead = (self.known[key] for key in self._left)
-        return any(
-            (entry.kind, _name_of(entry.key), entry.of) == (kind, name, of) for entry in ahead
-        )
+        for place, key in enumerate(self._left):
+            entry = self.known[key]
+            found = entry.kind, name_of(key), entry.of
+            if found == (kind, name, of) and not self.is_pending(key):
+                return place
+        return None
+
+    def is_pending(self, key: str) -> bool:
+        """Return whether the function waits for this entry: it will be the result of a request."""
+        return False
 
     def seed(self) -> str:
         """Return the random seed for the place that the function has reached.
@@ -108,8 +141,13 @@ class _Script:
                 return f"{run_id}{self._generation}"
         return f"{self.context.run_id}{self._generation}"
 
-    def check_thread(self, what: str) -> None:
-        """Raise FatalError unless ``what`` is requested in the function's own thread."""
+    def check_open(self, what: str) -> None:
+        """Raise an exception unless the function may request ``what`` now.
+
+        Raises:
+            FatalError: ``what`` is requested in another thread than the function's own.
+            Suspended, CancelledError: the end of the round unwinds the function (``finally``).
+        """
         raise NotImplementedError
 
     def _of_another_thread(self, what: str) -> FatalError:
@@ -124,6 +162,15 @@ class _Script:
         entry = replace(entry, of=entry.of or INCOMPARABLE)
         self.known[entry.key] = entry
         self.marks.append(entry)
+
+    def drop_last_refusals(self) -> None:
+        """Drop this round's marks of refused topics that come after the last result.
+
+        The function has failed. A retry of the run by a person asks for these topics again.
+        """
+        last = takewhile(lambda entry: entry.kind in MARKS, reversed(self.known.values()))
+        dropped = {entry.key for entry in last if entry.key.startswith(REFUSED)}
+        self.marks[:] = [entry for entry in self.marks if entry.key not in dropped]
 
     def _take(self, request: Request) -> JournalEntry | None:
         """Return the journal's entry for a request, or None.
@@ -145,13 +192,16 @@ class _Script:
         """Note that a step's arguments differ from its journal entry.
 
         Raises:
-            Diverged: another entry has the request's arguments, or the workflow is strict.
+            Diverged: another entry has the request's arguments, the workflow is strict, or a map
+                has the items of its entry in another order.
         """
-        name = _name_of(request.key)
-        if self._strict or (name, request.of) in self._digests:
+        name, of = name_of(request.key), ordered_digest(request.of)
+        if any_order_digest(request.of) == any_order_digest(entry.of) != "":
+            raise self.diverged(f"{request.key} with the items of its journal in another order")
+        if self._strict or (name, of) in self._digests:
             whose = "other arguments" if self._strict else f"the arguments of another {name}"
             raise self.diverged(f"{request.key} with {whose}")
-        self._suspects[name, entry.of] = request.key
+        self._suspects[name, ordered_digest(entry.of)] = request.key
         self.changed.append(request.key)
 
     def check_new(self, requests: Iterable[Request]) -> None:
@@ -160,7 +210,8 @@ class _Script:
         The result of that entry belongs to the new step.
         """
         for each in requests if self._suspects else ():
-            if (key := self._suspects.get((_name_of(each.key), each.of))) is not None:
+            name, of = name_of(each.key), ordered_digest(each.of)
+            if (key := self._suspects.get((name, of))) is not None:
                 raise self.diverged(f"{each.key} with the arguments with which {key} was done")
 
     def diverged(self, wants: str) -> Diverged:
@@ -174,8 +225,8 @@ class _Script:
         was = [key for key, entry in self.known.items() if entry.kind not in MARKS]
         self._divergence = Diverged(
             f"run {self.context.run_id}, step {self.context.step}: the workflow's function does "
-            f"not do what its journal says. Its journal: {_listed(was)}. The function now: "
-            f"{_listed([*self._order, wants])}. Was its code changed while the run was live? "
+            f"not do what its journal says. Its journal: {listed(was)}. The function now: "
+            f"{listed([*self._order, wants])}. Was its code changed while the run was live? "
             "Deploy the version with which the run began, or tell the runs apart: what is new "
             "under `if steps.patched('NAME'):`, what is gone under `if not steps.patched('NAME'):`"
             ". If it was not changed: does it use the time, chance, or a file outside of a step?"
@@ -202,10 +253,17 @@ class PlainScript(_Script):
         self._thread = get_ident()
         self.suspended: Suspended | None = None
 
-    def check_thread(self, what: str) -> None:
-        """Raise FatalError unless ``what`` is requested in the function's own thread."""
+    def check_open(self, what: str) -> None:
+        """Raise an exception unless the function may request ``what`` now.
+
+        Raises:
+            FatalError: ``what`` is requested in another thread than the function's own.
+            Suspended: the end of the round unwinds the function (``finally``).
+        """
         if get_ident() != self._thread:
             raise self._of_another_thread(what)
+        if self.suspended is not None:
+            raise self.suspended
 
     def ask_for(self, requests: Sequence[Request]) -> list[JournalEntry]:
         """Return the entries for the function's requests, in order.
@@ -213,18 +271,16 @@ class PlainScript(_Script):
         Raises:
             Suspended: the round ends, because entries are not available yet, or because it failed.
         """
-        if self.suspended is not None:  # in a `finally`, at the end of the round
-            raise self.suspended
         try:
             found = self._entries(requests)
-        except Exception as error:  # The function must not take it for an error of a step.
+        except BaseException as error:  # The function must not take it for an error of a step.
             found = error
         if isinstance(found, list):
             return found
         self.suspended = Suspended(found)
         raise self.suspended
 
-    def _entries(self, requests: Sequence[Request]) -> list[JournalEntry] | Outcome | Exception:
+    def _entries(self, requests: Sequence[Request]) -> list[JournalEntry] | Outcome | BaseException:
         if len(requests) == 1 and (entry := self._take(requests[0])) is not None:
             return [entry]  # The usual case: a function has many such entries in each round.
         taken = [entry for each in requests if (entry := self._take(each)) is not None]
@@ -282,10 +338,18 @@ class LiveScript(_Script):
         if self._divergence is not None:
             raise self._divergence
 
-    def check_thread(self, what: str) -> None:
-        """Raise FatalError unless ``what`` is requested within the coroutine's event loop."""
+    def check_open(self, what: str) -> None:
+        """Raise an exception unless the coroutine may request ``what`` now.
+
+        Raises:
+            FatalError: ``what`` is not requested within the coroutine's event loop.
+            CancelledError: the end of the round unwinds the coroutine (``finally``), or the
+                coroutine departs from its journal, and the round raises that (``check``).
+        """
         if not self._loop.is_running():
             raise self._of_another_thread(what)
+        if self._closed or self._divergence is not None:
+            raise asyncio.CancelledError
 
     @property
     def task(self) -> asyncio.Task[Any]:
@@ -314,10 +378,15 @@ class LiveScript(_Script):
 
     @property
     def left_out(self) -> list[str]:
-        """The keys of requests that the coroutine neither awaited to their end nor cancelled."""
-        forgotten = (key for key, each in self._expected.items() if is_unbegun(each))
-        unfinished = (key for key, (_, future) in self._waiting.items() if not future.done())
-        return [*forgotten, *unfinished]
+        """The keys of requests that the coroutine has not awaited, and not cancelled.
+
+        A coroutine may end while tasks go on that it has awaited: after the first error of
+        ``asyncio.gather``, or the first result of ``asyncio.wait``.
+        """
+        unbegun = [key for key, each in self._expected.items() if is_unbegun(each)]
+        if not self._loop.has_forgotten_tasks(self.task):
+            return unbegun
+        return [*unbegun, *(key for key, (_, each) in self._waiting.items() if not each.done())]
 
     def expect(self, request: Request, awaited: Coroutine[Any, Any, Any]) -> None:
         """Note that the coroutine must await ``awaited``, which stands for a request."""
@@ -326,7 +395,7 @@ class LiveScript(_Script):
     def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
         """Return the future of a request. ``requests`` contains this request only."""
         if self._closed:
-            raise asyncio.CancelledError  # in a `finally`, at the end of the round
+            raise asyncio.CancelledError  # It was requested before the round ended.
         [request] = requests
         self._expected.pop(request.key, None)
         future = self._loop.create_future()
@@ -338,7 +407,7 @@ class LiveScript(_Script):
             self._take(request)
         except Diverged:  # The coroutine could catch it. The round raises it (`check`).
             return future
-        _put(future, entry)
+        settle_future(future, entry)
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
@@ -352,17 +421,21 @@ class LiveScript(_Script):
         entry = self._journal[self._given]
         return entry if (entry.key, entry.kind) == (request.key, request.kind) else None
 
+    def is_pending(self, key: str) -> bool:
+        """Return whether the coroutine waits for this entry: it will be the result of a request."""
+        return key in self._waiting
+
     def resolve(self, entry: JournalEntry) -> None:
         """Give the coroutine the result in ``entry``, and run it until it ends or waits again."""
         request, future = self._waiting.pop(entry.key)
         if self._take(request) is None:
             self.known[entry.key] = entry
         if not future.done():
-            _put(future, entry)
+            settle_future(future, entry)
         self._loop.settle()
 
     def close(self) -> bool:
-        """Cancel the coroutine. Return False if it caught the cancellation."""
+        """Cancel the coroutine and its tasks. Return False if it caught the cancellation."""
         self._closed = True
         for awaited in self._expected.values():
             awaited.close()  # The round reports requests never awaited. Python need not warn.
@@ -373,32 +446,3 @@ class LiveScript(_Script):
             ends = self._task.cancelled()
         self._loop.close()
         return ends
-
-
-def is_unbegun(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    """Return whether a coroutine was neither awaited nor cancelled."""
-    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-
-
-def _name_of(key: str) -> str:
-    """Return the name of a step or a wait, without its number."""
-    name, _, number = key.rpartition(".")
-    return name if name and number.isdecimal() else key
-
-
-def _put(future: asyncio.Future[Any], entry: JournalEntry) -> None:
-    """Set a future to an entry's result or error."""
-    if entry.error is None:
-        future.set_result(entry.unpack())
-        return
-    try:
-        entry.unpack()
-    except Exception as error:
-        future.set_exception(error)
-
-
-def _listed(keys: Sequence[str]) -> str:
-    """Return the last keys as a text, for messages."""
-    most = 12
-    before = "..., " if len(keys) > most else ""
-    return before + (", ".join(keys[-most:]) or "nothing")

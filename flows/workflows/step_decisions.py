@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from perdure.flows.commands.in_doubt import is_before_retry, retry_mark
+from perdure.flows.commands.in_doubt import is_before_retry, is_decision, retry_mark
 from perdure.flows.core.errors import (
     FatalError,
     PerdureError,
 )
 from perdure.flows.core.outcomes import Finish, Interrupt
 from perdure.flows.rounds.context import RoundContext, altered
-from perdure.flows.workflows.requests import StepRequest
-
-#: Maximum characters of an argument in a question.
-ASKED = 10_000
+from perdure.flows.workflows.requests import ASKED, StepRequest
 
 
 class Refused(PerdureError):
@@ -33,7 +30,7 @@ def answered_key(context: RoundContext) -> str | None:
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)) or is_before_retry(asked, context):
         return None
-    if not _is_decision(asked):
+    if not is_decision(asked):
         key = asked.get("asks")
     else:
         about = asked.get("approval", asked.get("in_doubt"))
@@ -41,48 +38,29 @@ def answered_key(context: RoundContext) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _is_decision(data: Any) -> bool:
-    """Return whether a question is about a step: its approval, or its unknown outcome.
-
-    The data of a question that the function itself asks (``asks``) may contain ``approval``, too.
-    """
-    if not isinstance(data, Mapping) or "asks" in data:
-        return False
-    return "approval" in data or "in_doubt" in data
-
-
 def explained(question: Interrupt, step: StepRequest, context: RoundContext) -> Interrupt:
-    """Return the question about a step, with the facts that a person needs for the decision."""
-    if not _is_decision(question.data):
+    """Return the question about a step in doubt, with the facts that a person needs.
+
+    Other questions are returned unchanged.
+    """
+    if not (is_decision(question.data) and "in_doubt" in question.data):
         return question
-    [kind] = question.data
-    facts = {**question.data[kind], "args": step.facts(ASKED), "listener": step.listener}
-    if kind == "approval":
-        facts["fixed"] = True
-    return replace(question, data={kind: facts, **retry_mark(context)})
+    doubt = {**question.data["in_doubt"], "args": step.facts(ASKED), "listener": step.listener}
+    return replace(question, data={"in_doubt": doubt, **retry_mark(context)})
 
 
-def with_valid_decision(context: RoundContext, step: StepRequest) -> RoundContext:
-    """Return the context without decisions that no longer count.
+def without_old_answer(context: RoundContext) -> RoundContext:
+    """Return the context without an answer that is not for a step, or no longer counts.
 
-    A decision from before the last retry of the run does not count, since it led to the run's
-    error. An approval counts only for the arguments that the person saw.
+    The function itself asks other questions. An answer from before the last retry of the run led to
+    the run's error.
     """
     asked = context.asked
     if not context.answered or not isinstance(asked, Mapping):
         return context
-    if "asks" in asked:
-        return altered(context, answered=False)  # The function itself has asked, no step.
-    if not _is_decision(asked):
-        return context
-    if is_before_retry(asked, context):
+    if "asks" in asked or (is_decision(asked) and is_before_retry(asked, context)):
         return altered(context, answered=False)
-    approval = asked.get("approval")
-    if not (isinstance(approval, Mapping) and approval.get("command") == step.key):
-        return context
-    if approval.get("args") == step.facts(ASKED):
-        return context
-    return altered(context, asked={**asked, "approval": {**approval, "digest": "other arguments"}})
+    return context
 
 
 def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> Any:
@@ -97,9 +75,7 @@ def accepted_result(step: StepRequest, result: Any, context: RoundContext) -> An
     if not (context.answered and isinstance(context.asked, Mapping)):
         return result
     match result:
-        case {"in_doubt": str(words)} if (
-            _is_decision(context.asked) and "in_doubt" in context.asked
-        ):
+        case {"in_doubt": str(words)} if is_decision(context.asked) and "in_doubt" in context.asked:
             raise Refused(words)
     return result
 

@@ -1,7 +1,11 @@
-"""The time limits of steps: how long a step may take, and how long it may be retried."""
+"""The time limits of steps: how long a step may take, and how long it may be retried.
+
+A round of several steps has a time limit and a retry policy of its own, the plan of the round.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import time
 from typing import Any
 
@@ -12,6 +16,7 @@ from perdure.flows.core.errors import (
     RoundStopped,
 )
 from perdure.flows.core.outcomes import Interrupt
+from perdure.flows.core.retry import Retry
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.concurrent_steps import StepSignals
@@ -20,6 +25,9 @@ from perdure.flows.workflows.step_decisions import (
     refuse,
 )
 
+#: Attempts of a round whose steps have their own limits.
+UNLIMITED = 1_000_000
+
 
 class StepTimedOut(OutcomeUnknown):
     """Raised when a step exceeds its time limit. It may have happened, as a whole or in part."""
@@ -27,13 +35,16 @@ class StepTimedOut(OutcomeUnknown):
     code = "step-timed-out"
 
 
-def is_out_of_time(step: StepRequest, context: RoundContext) -> bool:
+def is_out_of_time(step: StepRequest, context: RoundContext, policy: Retry) -> bool:
     """Return whether a step has failed for as long as its retry policy allows (``within``).
 
     This is for one of several concurrent steps. It is False for the only step of a round, since
     the commit checks that one.
+
+    Args:
+        policy: the policy of the step, completed by the flow's.
     """
-    within = None if step.retry is None else step.retry.patience
+    within = policy.patience
     if within is None or not context.scope:
         return False
     name, now = f"{SCOPE}{step.key} failing", time()
@@ -64,3 +75,32 @@ def carry_out_in_time(step: StepRequest, context: RoundContext) -> Any:
     if signals.is_late and not isinstance(result, Interrupt):
         raise StepTimedOut(f"{late}. It did not look at context.cancelled, and went on to its end")
     return result
+
+
+def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
+    """Return the time limit and the retry policy for a round of these steps.
+
+    The round has a time limit of its own only if each step has one.
+    """
+    plans = [step.plan() for step in steps]
+    limits = [plan["timeout"] for plan in plans if "timeout" in plan]
+    timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
+    retries = [step.retry for step in steps if step.retry is not None]
+    if not retries:
+        return timeout
+    retry = retries[0] if len(steps) == 1 else _retry_of_all(retries)
+    return {**timeout, "retry": retry.to_data()}
+
+
+def _retry_of_all(retries: Sequence[Retry]) -> Retry:
+    """Return the retry policy of a round with several steps, from the steps' own policies.
+
+    Each step decides by its own policy whether it is retried (``WorkflowRound._is_over``), so the
+    round's policy sets no limit. Its waits are the longest ones of all steps.
+    """
+
+    def longest(name: str) -> Any:
+        return max((value for each in retries if (value := getattr(each, name))), default=None)
+
+    waits = {name: longest(name) for name in ("initial", "maximum", "multiplier", "jitter")}
+    return Retry(max_attempts=UNLIMITED, **waits)

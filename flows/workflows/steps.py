@@ -239,7 +239,7 @@ class Steps(BaseSteps):
 
         Raises:
             StepFailed: with ``wait="all"``, a run did not complete.
-            InvalidFlow: an option is unknown.
+            InvalidFlow: an option is unknown, or ``items`` is a set, which has no order.
         """
         answers: list[Any] = self._one(self._map(flow, items, name, wait, options))
         return answers

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
@@ -36,10 +37,13 @@ from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
 from perdure.flows.workflows.round import NODES, PLAN, JournalOnlyRound, WorkflowRound
 from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
+from perdure.flows.workflows.step_times import UNLIMITED
 from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Maximum number of errors of a ``TaskGroup`` that the error of the run describes.
+MOST_TOLD = 5
 #: Seconds after a step's time limit, until its round is cancelled too.
 AFTER_STEP = 2.0
 
@@ -74,7 +78,8 @@ class WorkflowFlow(Flow):
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Run the function to its first unfinished request, and carry that request out."""
-        return self._play(WorkflowRound(node, context), context)
+        is_strict = self.arguments == "strict"
+        return self._play(WorkflowRound(node, context, self.retry, is_strict), context)
 
     def replay(self, context: RoundContext) -> int:
         """Run the function to its first unfinished request, without effects.
@@ -98,13 +103,17 @@ class WorkflowFlow(Flow):
         except Restart as restart:
             if this_round.new:
                 return this_round.commit(this_round.node, {})
-            this_round.check_answer(())
+            this_round.check_begun(())
             return Renew(restart.inputs, values={})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
         """Return the next step's retry policy, completed by the flow's."""
         own = retry_of((values.get(PLAN) or {}).get("retry"), "the next step")
-        return own.over(self.retry) if own is not None else self.retry
+        if own is None or self.retry is None:
+            return own or self.retry
+        if own.max_attempts == UNLIMITED:  # Each of several steps has its own limits.
+            return own.over(replace(self.retry, within=None, on=(), not_on=()))
+        return own.over(self.retry)
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
         """Return the seconds that a round may take, or None for no limit.
@@ -124,32 +133,35 @@ class WorkflowFlow(Flow):
         journal = kept if isinstance(kept, list) else self._read(this_round, context)
         script = PlainScript(context, journal, this_round.perform, self.arguments == "strict")
         this_round.changed = script.changed
-        script.marks = this_round.marks
+        script.marks, script.begun = this_round.marks, this_round.begun
         try:
             answer = type(self).function(Steps(script), **self._arguments(context))
         except Suspended as suspended:
-            if isinstance(suspended.result, Exception):
-                raise suspended.result from None
-            if isinstance(suspended.result, Advance):
-                context.kept.keep([*journal, *this_round.marks, *this_round.new])
-            return suspended.result
+            result = suspended.result
         except Exception as error:
             if script.suspended is not None:
                 raise _went_on(context) from error
-            return self._failed(this_round, context, error)
-        if script.suspended is not None:
-            raise _went_on(context)
-        return self._end(this_round, script, answer)
+            return self._failed(this_round, script, error)
+        else:
+            if script.suspended is not None:
+                raise _went_on(context)
+            return self._end(this_round, script, answer)
+        if isinstance(result, BaseException):
+            raise result
+        if isinstance(result, Advance):
+            context.kept.keep([*journal, *this_round.marks, *this_round.new])
+        return result
 
     def _play_live(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
         script = context.kept.take()
         if isinstance(script, LiveScript):
-            script.context, script.marks = context, this_round.marks
+            script.context = context
+            script.marks, script.begun = this_round.marks, this_round.begun
         else:
             journal = self._read(this_round, context)
             script = LiveScript(context, journal, self.arguments == "strict")
             this_round.changed = script.changed
-            script.marks = this_round.marks
+            script.marks, script.begun = this_round.marks, this_round.begun
             steps = AsyncSteps(script)
             with running(steps):
                 script.begin(type(self).function(steps, **self._arguments(context)))
@@ -163,14 +175,15 @@ class WorkflowFlow(Flow):
                 for entry in got:
                     script.resolve(entry)
             script.check()
-            if script.is_replaying():
+            if script.has_entries_left():
                 raise script.diverged("its end")
             if (error := script.task.exception()) is None:
                 _check_awaited(script)
                 return self._end(this_round, script, script.task.result())
+            error = _without_restarts(error)
             if not isinstance(error, Exception):
                 raise error
-            return self._failed(this_round, context, error)
+            return self._failed(this_round, script, error)
         finally:
             if stays:
                 context.kept.keep(script)
@@ -191,13 +204,13 @@ class WorkflowFlow(Flow):
         return {name: given.get(name, context.goal) for name in self.parameters}
 
     def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> Outcome:
-        if script.is_replaying():
+        if script.has_entries_left():
             raise script.diverged("its end")
-        this_round.check_answer(())
+        this_round.check_begun(())
         try:
             plain = self._plain_answer(answer, script.context)
         except (InvalidAnswer, UnstorableValue) as error:
-            return self._failed(this_round, script.context, error)
+            return self._failed(this_round, script, error)
         turns, artifacts = this_round.turns()
         output = output_of(plain, self.text, script.context)
         return End(plain, output, turns, {}, this_round.summary(), artifacts)
@@ -208,7 +221,7 @@ class WorkflowFlow(Flow):
         return self.check_answer(answer, f"run {context.run_id}, step {context.step}: ")
 
     def _failed(
-        self, this_round: WorkflowRound, context: RoundContext, error: Exception
+        self, this_round: WorkflowRound, script: PlainScript | LiveScript, error: Exception
     ) -> Outcome:
         """Return the outcome after an error of the function, or raise it.
 
@@ -216,22 +229,73 @@ class WorkflowFlow(Flow):
         of the run by a person tries it again.
         """
         if this_round.new and all(entry.error is None for entry in this_round.new):
+            script.drop_last_refusals()
             return this_round.commit(this_round.node, {})
         if isinstance(error, FatalError | InvalidFlow | RoundStopped) or ends_process(error):
             raise error
-        what = (
-            str(error)
-            if isinstance(error, StepFailed)
-            else f"the workflow raised {described(error)}"
-        )
-        unchecked = [key for key in this_round.unchecked if key in what]
-        check = (
-            f". Not idempotent: {', '.join(unchecked)}. Before you retry the run, check whether it "
-            "has happened"
-            if unchecked
-            else ""
-        )
-        raise FatalError(f"run {context.run_id}, step {context.step}: {what}{check}") from error
+        context, uncommitted = script.context, {entry.key: entry for entry in this_round.new}
+        text = f"run {context.run_id}, step {context.step}: {_description_of(error)}"
+        failures = _failures_behind(error)
+        for failure in failures:
+            if failure.step in uncommitted:  # The error then has the line that raised it.
+                failure.__cause__ = uncommitted[failure.step].cause
+        if this_round.unchecked:
+            text += (
+                f". Not idempotent: {', '.join(this_round.unchecked)}. Before you retry the run, "
+                "check whether it has happened"
+            )
+        committed = {each.step: None for each in failures if each.step in script.known}
+        if again := [key for key in committed if key not in uncommitted]:
+            text += (
+                f". A retry does not try step {', '.join(again)} again: its failure is in the "
+                "journal, since the function went on after it (a step in a `finally` or `except`). "
+                f"To try it again, fork the run before it: perdure fork {context.run_id} STEP"
+            )
+        raise FatalError(text) from error
+
+
+def _without_restarts(error: BaseException) -> BaseException:
+    """Return the error of a coroutine, without the restarts of tasks of a ``TaskGroup``.
+
+    If the tasks raised nothing but restarts, return the first ``Restart`` itself.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    restarts, others = error.split(Restart)
+    if restarts is None or others is not None:
+        return error if others is None else others
+    return _leaves(restarts)[0]
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in a group and its inner groups, or ``error`` itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
+
+
+def _description_of(error: Exception) -> str:
+    """Return the text for an error of the function. It names the errors of a ``TaskGroup``."""
+    leaves = _leaves(error)
+    failed = [each.step for each in leaves if isinstance(each, StepFailed)]
+    if len(failed) == len(leaves):
+        more = f", and {len(failed) - 1} more: {', '.join(failed[1:])}" if failed[1:] else ""
+        return f"{leaves[0]}{more}"
+    words = f"the workflow raised {described(error)}"
+    if isinstance(error, ExceptionGroup):
+        words += f": {'; '.join(map(described, leaves[:MOST_TOLD]))}"
+    return words
+
+
+def _failures_behind(error: BaseException) -> list[StepFailed]:
+    """Return the failures of steps that an error consists of, or was raised after."""
+    errors = [error]
+    for each in errors:  # The list grows.
+        inner = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        for other in (*inner, each.__cause__, each.__context__):
+            if other is not None and not any(other is known for known in errors):
+                errors.append(other)
+    return [each for each in errors if isinstance(each, StepFailed)]
 
 
 def _went_on(context: RoundContext) -> FatalError:
@@ -333,7 +397,8 @@ def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | Non
     """Return the input model of a function's parameters. None if it has no inputs.
 
     Raises:
-        InvalidFlow: the function has no parameter for its steps, or a parameter that no input can fill.
+        InvalidFlow: the function has no parameter for its steps, or has a parameter that no input
+            can fill.
     """
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())

@@ -26,28 +26,38 @@ Op = tuple[Any, ...]
 #: The instructions of a program. The last ones are for coroutine functions alone. A `loop` repeats
 #: others. `records` are steps at once that record results of their own with `once`. `policies` are
 #: steps at once with their own retry policies. `late` exceeds its time limit. `restart` begins the
-#: function again with the rest of the program.
+#: function again with the rest of the program. `finally` waits in a block whose end has an effect.
+#: `times` reads the time before a wait and at the end of its block. `named` is a step whose record
+#: has the name of a mark.
 ALPHABET = (
     "step", "once", "fail", "gather", "sleep", "ask", "chance", "child", "loop",
-    "records", "policies", "late", "restart",
+    "records", "policies", "late", "restart", "finally", "times", "named",
 )  # fmt: skip
+#: Loops over a set, whose order differs from process to process: each part has a result that names
+#: it. The run has the right results, or it has diverged.
+OF_SETS = ("set_of_steps", "set_of_onces", "set_of_children", "set_of_asks", "set_at_once")
 #: `tasks` are coroutines of two steps, taken from a set or from asyncio's copy of it.
 OF_COROUTINES = ("tasks", "cancelled")
 WAYS = ("wait", "first", "as_completed", "set", "group")
 
 
-def program(random: Random, depth: int = 2, is_live: bool = False) -> list[Op]:
+def program(
+    random: Random, depth: int = 2, is_live: bool = False, with_sets: bool = False
+) -> list[Op]:
     """Return a random program of the alphabet."""
-    kinds = [*ALPHABET, *(OF_COROUTINES if is_live else ())]
+    kinds = [*ALPHABET, *(OF_COROUTINES if is_live else ()), *(OF_SETS if with_sets else ())]
     made: list[Op] = []
     for _ in range(random.randint(1, 4)):
         kind = random.choice(kinds)
         if kind == "loop" and depth > 0:
-            made.append((kind, random.randint(1, 3), program(random, depth - 1, is_live)))
+            body = program(random, depth - 1, is_live, with_sets)
+            made.append((kind, random.randint(1, 3), body))
         elif kind == "gather":
             made.append((kind, [random.random() < 0.6 for _ in range(random.randint(2, 4))]))
         elif kind == "tasks":
             made.append((kind, random.choice(WAYS), random.randint(2, 5)))
+        elif kind in OF_SETS:
+            made.append((kind, random.randint(2, 4)))
         elif kind == "restart" and depth < MOST_DEPTH:
             made.append(("step",))  # Only the whole program can restart.
         elif kind != "loop":
@@ -100,6 +110,19 @@ def records(name: str, context: RoundContext) -> str:
         return result
 
     return f"{once('first', f'{name} a')}, {once(f'n{name}', f'{name} b')}"
+
+
+def records_now(name: str, context: RoundContext) -> str:
+    """Run a step with a record of the name of a mark."""
+    return str(context.once("now", lambda: chancy(name)))
+
+
+def is_of_its_name(entry: Any) -> bool:
+    """Return whether a result of `OF_SETS` is that of its part. True for other entries."""
+    match entry:
+        case ["of", name, result]:
+            return name in str(result)
+    return True
 
 
 def fails_often(name: str) -> None:
@@ -173,6 +196,38 @@ def _obey(steps: Steps, code: list[Any], told: Told) -> None:
                     Step(chancy, told.next() if each else told.once(), idempotent=each)
                     for each in parts
                 )
+            case ["finally"]:
+                try:
+                    steps.sleep(0)
+                    told.said.append(steps.step(chancy, told.next(), idempotent=True))
+                finally:
+                    told.said.append(steps.step(chancy, told.once()))
+            case ["times"]:
+                began = steps.now()
+                try:
+                    steps.sleep(0)
+                finally:
+                    told.said.append(steps.now() >= began)
+            case ["named"]:
+                steps.now()
+                told.said.append(steps.step(records_now, told.next(), idempotent=True))
+            case ["set_at_once", many]:
+                names = list({f"part {told.next()}" for _ in range(many)})
+                found = steps.gather(Step(chancy, name, idempotent=True) for name in names)
+                told.said += sorted(
+                    ["of", name, got] for name, got in zip(names, found, strict=True)
+                )
+            case [kind, many] if kind in OF_SETS:
+                results = []
+                for name in {f"part {told.next()}" for _ in range(many)}:
+                    if kind == "set_of_children":
+                        got = steps.child("workflow_leaf", inputs={"name": name})
+                    elif kind == "set_of_asks":
+                        got = steps.ask(f"question {name}")
+                    else:
+                        got = steps.step(chancy, name, idempotent=kind == "set_of_steps")
+                    results.append(["of", name, got])
+                told.said += sorted(results)
             case ["sleep"]:
                 steps.sleep(0)
             case ["ask"]:
@@ -272,6 +327,40 @@ async def _aobey(steps: AsyncSteps, code: list[Any], told: Told) -> None:
                         for each in parts
                     )
                 )
+            case ["finally"]:
+                try:
+                    await steps.sleep(0)
+                    told.said.append(await steps.step(chancy, told.next(), idempotent=True))
+                finally:
+                    told.said.append(await steps.step(chancy, told.once()))
+            case ["times"]:
+                began = steps.now()
+                try:
+                    await steps.sleep(0)
+                finally:
+                    told.said.append(steps.now() >= began)
+            case ["named"]:
+                steps.now()
+                told.said.append(await steps.step(records_now, told.next(), idempotent=True))
+            case ["set_at_once", many]:
+                names = list({f"part {told.next()}" for _ in range(many)})
+                found = await asyncio.gather(
+                    *(steps.step(chancy, name, idempotent=True) for name in names)
+                )
+                told.said += sorted(
+                    ["of", name, got] for name, got in zip(names, found, strict=True)
+                )
+            case [kind, many] if kind in OF_SETS:
+                results = []
+                for name in {f"part {told.next()}" for _ in range(many)}:
+                    if kind == "set_of_children":
+                        got = await steps.child("workflow_leaf", inputs={"name": name})
+                    elif kind == "set_of_asks":
+                        got = await steps.ask(f"question {name}")
+                    else:
+                        got = await steps.step(chancy, name, idempotent=kind == "set_of_steps")
+                    results.append(["of", name, got])
+                told.said += sorted(results)
             case ["sleep"]:
                 await steps.sleep(0)
             case ["ask"]:

@@ -55,6 +55,7 @@ class StoreJournal(Journal):
         self._run_id, self._step = fields["id"], int(fields["step"])
         super().__init__(self._intents(fields), self._results(fields))
         self.stored = fields.get("intent", "")
+        self.wait = self._wait(fields)
         if "intent_at" in fields or "intent_by" in fields:
             self.begun = _begun(fields)
 
@@ -173,6 +174,13 @@ class StoreJournal(Journal):
             else self._unpacked(name, fields[RESULT + name])
             for name in names
         }
+
+    def _wait(self, fields: Mapping[str, str]) -> tuple[str, str] | None:
+        if "wait" not in fields:
+            return None
+        name, packed = fields["wait"], fields.get("wait_over", "")
+        digest, _, text = packed.partition(" ")
+        return name, text if digest == self._digest(f"~{name}", text) else "null"
 
     def _large(self, name: str, digest: str) -> str:
         """Return a recorded result that is kept as an artifact."""

@@ -12,11 +12,12 @@ from types import MappingProxyType
 from perdure.flows.core.budgets import COMMANDS, sum_of
 from perdure.flows.core.errors import FatalError, InvalidInput, UnstorableValue, ends_process
 from perdure.flows.core.files import artifacts_of
+from perdure.flows.core.json_values import canonical
 from perdure.flows.core.names import Role
 from perdure.flows.core.outcomes import with_artifacts
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.flow import Flow
-from perdure.flows.rounds.waits import TIMED_OUT, Mailbox, Parked
+from perdure.flows.rounds.waits import Mailbox, Parked
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.pauses import too_late
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, BUILD, ENDING, Record
@@ -180,7 +181,7 @@ class NodeRunner:
             return _with_mailbox(record, settlement, mailbox, self._settings)
         except Parked as parked:
             name = parked.wait.name
-            over = context.journal.packed(f"~{name}", TIMED_OUT)
+            over = context.journal.packed(f"~{name}", canonical(parked.wait.about))
             return park(record, parked.wait, over)
         except DamagedRun as error:
             return with_error(quarantine(error), error)

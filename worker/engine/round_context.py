@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
 from perdure.flows.core.genai_attributes import CONVERSATION
 from perdure.flows.core.history import History
 from perdure.flows.core.live_text import NOT_WATCHED, LiveText
-from perdure.flows.core.names import ONLY
+from perdure.flows.core.names import DEADLINE, ONLY
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.process_cache import NOTHING_KEPT, Kept
 from perdure.flows.core.round_journal import Journal, spent_by_lost
@@ -131,7 +131,7 @@ def _add_optional_fields(
     if is_answered(record):
         fields["answer"] = record.json("i_answer", None)
         fields["answered"] = True
-        fields["answered_by"] = stored.get("i_by")
+        fields["answered_by"] = stored.get("i_by") or _silence(stored)
         fields["asked"] = record.json("i_data", None)
     if record.budgets or above:
         fields["budgets"] = account_of(record, claim, journal, above).budgets()
@@ -149,6 +149,11 @@ def _add_optional_fields(
         fields["origins"] = origins_of(record)
     if settings.trace_content and "thread_id" in stored:
         fields["traced"] = {CONVERSATION: stored["thread_id"]}
+
+
+def _silence(stored: Mapping[str, str]) -> str | None:
+    """Return ``deadline`` if the answer is the default of a question. None otherwise."""
+    return DEADLINE if stored.get("resumed_by") == DEADLINE else None
 
 
 def _history_of(

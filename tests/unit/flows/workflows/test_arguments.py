@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from threading import Thread
+from types import FunctionType
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ import pytest
 from perdure import (
     Advance,
     AsyncSteps,
+    Command,
     Diverged,
     FatalError,
     History,
@@ -29,7 +31,7 @@ from perdure import (
 )
 from perdure.flows.core.outcomes import Outcome
 from perdure.flows.rounds import registry
-from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, digest_of_call
+from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, digest_of_call, is_older
 from tests.support.flow_registry import own_registry
 
 #: The finished steps of a test.
@@ -225,6 +227,131 @@ def bound_to(item: Any) -> Callable[[], Any]:
 def test_what_a_function_brings_with_it_belongs_to_its_arguments(made: Any) -> None:
     one, same, other = (digest_of_call(*made(item)) for item in ("a", "a", "b"))
     assert one == same != other
+
+
+@dataclass
+class Pricer:
+    shop: str
+
+    def __call__(self) -> str:
+        return self.shop
+
+
+class Shop:
+    """An object without a form of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._lock, self.client = name, object(), object()
+
+    @functools.cached_property
+    def cached(self) -> str:
+        return self.name * 2
+
+    def price(self) -> str:
+        return self.name
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+def price_of(client: Any, shop: Any) -> str:
+    raise AssertionError
+
+
+def like(function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """Return a copy of a function, as if another module had defined it."""
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__)
+    copy.__module__ = module
+    return copy
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda item: (Pricer(item), ()),
+        lambda item: (Shop(item).price, ()),
+        lambda item: (price_of, (None, Shop(item))),
+        lambda item: (price_of, (None, [object(), {"shop": Shop(item)}])),
+        lambda item: (price_of, (object(), item)),
+        lambda item: (functools.partial(price_of, object(), shop=item), ()),
+        lambda item: (wrapped(Shop(item).price), ()),
+        lambda item: (wrapped(functools.partial(price_of, object(), item)), ()),
+        lambda item: (like(did, f"module_{item}"), ("x",)),
+        lambda item: ({"a": Pricer, "b": Shop}[item], ("x",)),
+        lambda item: (price_of, (None, lambda: item)),
+    ],
+    ids=[
+        "callable", "method", "object", "in a list", "beside an object", "partial with an object",
+        "decorated method", "decorated partial", "module", "class", "function as an argument",
+    ],
+)  # fmt: skip
+def test_whatever_can_be_compared_of_a_call_is_compared(made: Any) -> None:
+    one, same, other = (digest_of_call(*made(item)) for item in ("a", "a", "b"))
+    assert one == same != other and not is_older(one)
+
+
+def test_what_an_object_has_only_in_passing_is_not_compared() -> None:
+    used, fresh = Shop("a"), Shop("a")
+    assert used.cached == "aa"
+    assert digest_of_call(used.price, ()) == digest_of_call(fresh.price, ())
+
+
+def test_to_compare_an_iterator_does_not_use_it_up() -> None:
+    numbers = (number for number in range(2))
+    digest_of_call(did, (numbers,))
+    assert list(numbers) == [0, 1]
+
+
+def test_functions_that_hold_each_other_are_compared() -> None:
+    def make(item: str) -> Callable[[], Any]:
+        def odd() -> Any:
+            return even, item
+
+        def even() -> Any:
+            return odd
+
+        return even
+
+    assert digest_of_call(make("a"), ()) == digest_of_call(make("a"), ())
+    assert digest_of_call(make("a"), ()) != digest_of_call(make("b"), ())
+
+
+def test_the_arguments_are_compared_whatever_people_see() -> None:
+    def loops(steps: Steps) -> None:
+        for item in items:
+            steps.step(did, item, shown={"item": "hidden"})
+
+    items = ["a", "b"]
+    journal = turns_of(loops)
+    items.reverse()
+    with pytest.raises(Diverged, match="with the arguments of another did"):
+        play(loops, journal)
+
+
+@pytest.mark.parametrize("shown", [None, {"item": "?"}])
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_entries_with_digests_of_the_older_form_are_compared_in_the_older_way(
+    order: str, shown: dict[str, str] | None
+) -> None:
+    def loops(steps: Steps) -> Any:
+        return [steps.step(did, item, shown=shown) for item in order] + [steps.step(did, "c")]
+
+    of = [digest_of(shown if shown else [item]) for item in "ab"]
+    journal = [
+        Turn(Command(key, {}), {"of": each, "result": key})
+        for key, each in zip(["did", "did.2"], of, strict=True)
+    ]
+    if order == "ba" and not shown:
+        with pytest.raises(Diverged, match="with the arguments of another did"):
+            play(loops, journal)
+        return
+    outcome = play(loops, journal)
+    assert outcome.summary.get("arguments") is None and DONE == ["c"]
 
 
 # Chance

@@ -1,0 +1,137 @@
+"""Begun requests: the ones that an earlier attempt of a round has begun and no commit has finished.
+
+They are the next entries of the journal. The function must come to them before anything else, or
+their effects would be forgotten and caused a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.round_journal import SCOPE
+from perdure.flows.rounds.context import RoundContext
+from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, is_older
+from perdure.flows.workflows.requests import Request
+from perdure.flows.workflows.step_decisions import answered_key
+
+#: Scope of the records of requests that were begun (``mark_begun``).
+BEGUN = f"~begun{SCOPE}"
+#: Scope of the records of steps' results that workers of older releases cannot read.
+WHOLE = f"~whole{SCOPE}"
+#: Kinds of waits whose arguments may change while they last: a signal is looked up by its name.
+CHANGEABLE = ("signal", "sleep")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A request that an earlier attempt of the round has begun.
+
+    Attributes:
+        key: the key of the request.
+        state: how far the request has come, for error messages.
+        kind: the kind of the request. Empty if it is not known.
+        of: the digest of its arguments. Empty if it is not known.
+        is_fixed: whether other arguments than these diverge, even if the workflow is not strict.
+    """
+
+    key: str
+    state: str
+    kind: str = ""
+    of: str = ""
+    is_fixed: bool = True
+
+    def differs_from(self, kind: str, of: str, strict: bool) -> bool:
+        """Return whether a request of the same key is another request.
+
+        Args:
+            kind: the kind of that request.
+            of: the digest of its arguments. Empty if they are not compared.
+            strict: whether the arguments must be the same in any case.
+        """
+        if self.kind and self.kind != kind:
+            return True
+        are_comparable = bool(self.of and of) and INCOMPARABLE not in (self.of, of)
+        are_comparable = are_comparable and is_older(self.of) == is_older(of)
+        return are_comparable and self.of != of and (strict or self.is_fixed)
+
+
+def begun_requests(context: RoundContext) -> dict[str, Begun]:
+    """Return the requests that earlier attempts of the round have begun, by key.
+
+    Requests that a worker of an older release has begun are missing, or lack their digests.
+    """
+    found = [*_answered(context), *_recorded(context), *_waiting(context), *_intended(context)]
+    return {each.key: each for each in found}
+
+
+def mark_begun(context: RoundContext, request: Request) -> None:
+    """Record that a request was begun: a question, or a step that failed and is tried again."""
+    name = _name_of_mark(request.key, context)
+    if name not in context.journal.recorded:
+        context.journal.record(name, canonical({"begun": request.kind, "of": request.of}))
+
+
+def digest_of_all(requests: Sequence[Request]) -> str:
+    """Return the digest of the arguments of several requests that are begun together."""
+    if len(requests) == 1:
+        return requests[0].of
+    return digest_of([[each.key, each.of] for each in requests])
+
+
+def _name_of_mark(key: str, context: RoundContext) -> str:
+    """Return the name of the record that a request was begun.
+
+    A retry of the run by a person tries a failed step again, so the record then does not count.
+    """
+    return f"{BEGUN}{key} {context.retried}"
+
+
+def _answered(context: RoundContext) -> Iterator[Begun]:
+    key = answered_key(context)
+    if key is not None:
+        told = _told(context, _name_of_mark(key, context))
+        yield Begun(key, "was answered by a person", told.get("begun", ""), told.get("of", ""))
+
+
+def _recorded(context: RoundContext) -> Iterator[Begun]:
+    """Return the steps with a recorded result, and those that failed and are tried again."""
+    failed = f"-failed{context.retried}"
+    for name in list(context.journal.recorded):
+        told = _told(context, name)
+        if told.get("begun") == "step":
+            key, _, retried = name.removeprefix(BEGUN).partition(" ")
+            if retried == context.retried:
+                state = "has failed, and is to be tried again"
+                yield Begun(key, state, "step", told["of"], is_fixed=False)
+        elif told.get("kind") == "step" and "of" in told:
+            key = name.removeprefix(WHOLE).removeprefix(SCOPE)
+            if "error" not in told:
+                yield Begun(key, "was carried out", "step", told["of"])
+            elif key.endswith(failed):
+                yield Begun(key.removesuffix(failed), "has failed", "step", told["of"])
+
+
+def _waiting(context: RoundContext) -> Iterator[Begun]:
+    if context.journal.wait is not None:
+        name, text = context.journal.wait
+        kind, of = json.loads(text) or ("", "")
+        yield Begun(name, "has begun to wait", kind, of, is_fixed=kind not in CHANGEABLE)
+
+
+def _intended(context: RoundContext) -> Iterator[Begun]:
+    for about in context.journal.described:
+        key, _, of = about.partition(" ")
+        yield Begun(key, "was begun, and may have happened", "step", of)
+
+
+def _told(context: RoundContext, name: str) -> Mapping[str, Any]:
+    """Return a record about a request. Empty if the record is about something else."""
+    text = context.journal.recorded.get(name, "")
+    if '"kind":"step"' not in text and '"begun":' not in text:
+        return {}  # Most records: results of ``once``, which may be long.
+    told = json.loads(text)
+    return told if isinstance(told, dict) else {}
