@@ -7,16 +7,19 @@ changes its arguments.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol
 
+from perdure.flows.commands.in_doubt import is_before_retry, is_decision, retry_mark
 from perdure.flows.core.durations import as_seconds
 from perdure.flows.core.errors import BadReply, InvalidFlow, InvalidInput
 from perdure.flows.core.json_values import canonical
-from perdure.flows.core.outcomes import Command, Interrupt
+from perdure.flows.core.outcomes import Interrupt
+from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.core.validation import is_seconds
 from perdure.flows.rounds.context import RoundContext
 
@@ -29,8 +32,8 @@ class Approval:
     """When a command needs approval, and the answer at the deadline.
 
     Attributes:
-        when: a function of the arguments that returns whether this call needs approval. None: every
-            call does.
+        when: a function of the arguments that returns whether this call needs approval. It gets the
+            arguments of a command as JSON data, with defaults filled in. None: every call needs it.
         deadline: seconds (or a timedelta, or a text like ``7d``) after which ``default`` is taken.
             None waits for ever.
         default: the answer at the deadline, in the form in which a person would give it.
@@ -47,9 +50,15 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A person's approval. ``args``: the edited arguments, or None if not edited."""
+    """A person's approval.
+
+    Attributes:
+        args: the edited arguments. None if the person has not edited them.
+        by: the person's name, or None if it is not known.
+    """
 
     args: Mapping[str, Any] | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,49 +149,164 @@ def read_answer(answer: Any) -> Approved | ApprovalRefused:
     raise InvalidInput(f"the answer to an approval is {str(answer)[:200]!r}; expected {EXPECTED}")
 
 
+class ApprovableCall(Protocol):
+    """A call for which the rule of an approval decides, and about which a person is asked."""
+
+    @property
+    def name(self) -> str:
+        """The name of the command."""
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """All arguments by name, with defaults filled in. The rule gets them."""
+
+    def question(self) -> dict[str, Any]:
+        """Return the data of the question: ``command``, ``args`` and ``digest`` of the call.
+
+        Raises:
+            FatalError: a person could not see the whole call.
+        """
+
+    def is_asked_in(self, question: Mapping[str, Any]) -> bool:
+        """Return whether a question about this command was about this very call.
+
+        Args:
+            question: the data that ``question`` returned for a call of the command.
+        """
+
+    def digest(self) -> str:
+        """Return the digest of the name and of all arguments, for which an approval counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """A call of a command that a controller chose.
+
+    Attributes:
+        name: the name of the command.
+        args: the arguments as the controller gave them.
+        named: the arguments as the command gets them, as JSON data with defaults filled in.
+    """
+
+    name: str
+    args: Mapping[str, Any]
+    named: Mapping[str, Any]
+
+    def question(self) -> dict[str, Any]:
+        """Return the data of the question about the call."""
+        return {"command": self.name, "args": dict(self.named), "digest": self.digest()}
+
+    def is_asked_in(self, question: Mapping[str, Any]) -> bool:
+        """Return whether a question was about this very call.
+
+        Earlier releases asked about the arguments as the controller gave them.
+        """
+        return question.get("digest") in (self.digest(), digest_of(self.name, self.args))
+
+    def digest(self) -> str:
+        """Return the digest of the name and of all arguments."""
+        return digest_of(self.name, self.named)
+
+
+class Approvable(Protocol):
+    """A command for which a person's approval may be needed."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def approval(self) -> Approval | None: ...
+    def check(self, args: Mapping[str, Any]) -> Any: ...
+    def call(self, args: Mapping[str, Any]) -> ApprovableCall: ...
+
+
 def decision_about(
-    approval: Approval | None,
-    command: Command,
-    check: Callable[[Mapping[str, Any]], Any],
+    spec: Approvable,
+    args: Mapping[str, Any],
     context: RoundContext,
+    begun: Approved | None = None,
 ) -> Approved | ApprovalRefused | Interrupt | None:
     """Return a person's decision about a command.
 
     Without a decision, return the ``Interrupt`` that asks for it. If a person has answered a
-    question about this command, the answer decides, whatever the rule says now. The answer counts
-    only for the same arguments. For other arguments, the person is asked again.
+    question about this call, the answer decides, whatever the rule says now. An approval counts for
+    the whole step: it is recorded, so that it outlives the answer to another question. It does not
+    count after a retry of the run by a person.
 
     Args:
-        approval: the current rule of the code. None: the command needs no approval.
-        check: raises BadReply if the command does not accept the arguments that a person edited.
+        args: the arguments as the controller gave them.
+        begun: the approval that an intent of an earlier attempt implies. None: no earlier attempt
+            has begun the command.
 
     Returns:
         None if the rule needs no approval and no question about this command was answered.
     """
-    if approval is None and not context.answered:
-        return None
-    digest = digest_of(command.name, command.args)
-    question = context.asked.get("approval") if isinstance(context.asked, Mapping) else None
-    is_about_it = isinstance(question, Mapping) and (
-        question.get("digest") == digest or question.get("command") == command.name
-    )
-    if not (context.answered and is_about_it):
-        question = None
-    if question is None and not (approval is not None and approval.is_needed(command.args)):
-        return None
-    fault = ""
-    if question is not None and question.get("digest") != digest:
+    if (recorded := recorded_approval(spec, args, context)) is not None:
+        return recorded
+    if begun is not None and not context.retried:
+        return begun
+    question, fault = _answered(spec.name, context), ""
+    if question is None and spec.approval is None:
+        return begun
+    call = spec.call(args)
+    if question is not None and not call.is_asked_in(question):
         fault = " (the last answer was about other arguments, so it does not count)"
     elif question is not None:
         try:
             answer = read_answer(context.answer)
-            if isinstance(answer, Approved) and answer.args is not None:
-                check(answer.args)
-            return answer
+            if not isinstance(answer, Approved):
+                return answer
+            if answer.args is not None:
+                spec.check(answer.args)
+            approved = replace(answer, by=context.answered_by)
+            told = {"args": approved.args, "by": approved.by}
+            context.journal.record(_record_of(call, context), canonical(told))
+            return approved
         except (InvalidInput, BadReply) as error:
             fault = f" (the last answer was not valid: {error})"
-    data = {"approval": {"command": command.name, "args": dict(command.args), "digest": digest}}
-    rule = approval or Approval()
+    elif spec.approval is not None and not spec.approval.is_needed(call.named):
+        return begun
+    rule = spec.approval or Approval()
     return Interrupt(
-        f"approve the command {command.name}?{fault}", data, rule.deadline, rule.default
+        f"approve the command {call.name}?{fault}",
+        {"approval": call.question(), **retry_mark(context)},
+        rule.deadline,
+        rule.default,
     )
+
+
+def _answered(name: str, context: RoundContext) -> Mapping[str, Any] | None:
+    """Return the answered question about a command. None if a person has answered none.
+
+    An answer from before the last retry of the run does not count, since it led to the run's error.
+    """
+    asked = context.asked
+    if not (context.answered and is_decision(asked)) or is_before_retry(asked, context):
+        return None
+    question = asked.get("approval")
+    is_about_it = isinstance(question, Mapping) and (question.get("command", name) == name)
+    return question if is_about_it else None
+
+
+#: Begins the name of the record of an approval. Its scope is its own, so that it leaves the other
+#: records of the step their room (``MOST_RESULTS``).
+RECORD = f"{SCOPE}approved "
+
+
+def recorded_approval(
+    spec: Approvable, args: Mapping[str, Any], context: RoundContext
+) -> Approved | None:
+    """Return the approval of a call that was recorded in this step, or None.
+
+    An approval from before the last retry of the run does not count.
+    """
+    own = f"{RECORD}{spec.name} "
+    # Few steps have such a record, and to make the digest of a call takes long.
+    if not any(name.startswith(own) for name in list(context.journal.recorded)):
+        return None
+    text = context.journal.recorded.get(_record_of(spec.call(args), context))
+    return None if text is None else Approved(**json.loads(text))
+
+
+def _record_of(call: ApprovableCall, context: RoundContext) -> str:
+    """Return the name under which the approval of a call is recorded."""
+    return f"{RECORD}{call.name} {call.digest()}{context.retried}"

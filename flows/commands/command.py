@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from perdure.flows.commands.approval import Approval, approval_of
+from perdure.flows.commands.approval import Approval, CommandCall, approval_of
 from perdure.flows.commands.execute import carry_out, check_repeatable
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.core.docstrings import read_docstring
@@ -96,14 +96,14 @@ def command(
         runs_shell: it runs text written by a controller. Only flows that set ``runs_shell`` may
             offer it, and workers have to enable those flows.
         approval: whether a person approves the command first: ``"always"``, ``"never"`` (the
-            default), an ``Approval``, or a function of the arguments that returns whether this call
-            needs approval.
+            default), an ``Approval``, or a function that returns whether this call needs approval.
+            It gets the arguments as JSON data, converted, and with defaults filled in.
         in_doubt: the policy after a worker was lost in the middle of a command that is not
             idempotent. ``"tell_controller"`` is the default with a controller that reads errors.
             ``"ask"`` asks a person and is the default with code. ``"retry"`` carries the command
-            out again under the same idempotency key. A function is called like the command, with
-            ``context``. It returns the command's result, or ``NOT_DONE`` to have the command
-            carried out now.
+            out again under the same idempotency key. A function gets ``context``, and the
+            arguments for which it has parameters. It returns the command's result, or ``NOT_DONE``
+            to have the command carried out now.
         errors: the treatment of an exception: an observation (``"observe"``) or a failure of the
             round (``"raise"``). None observes if the controller reads errors, as a model does, and
             raises otherwise.
@@ -214,6 +214,20 @@ class CommandSpec:
             BadReply: the command does not accept them.
         """
         return self.arguments.check(args, f"command {self.name!r}")
+
+    def named(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments for a reconciling function: those of the command's function."""
+        return self.check(args)
+
+    def call(self, args: Mapping[str, Any]) -> CommandCall:
+        """Return a call of this command, as a rule and a person see it before it is carried out.
+
+        Raises:
+            BadReply: the command does not accept the arguments.
+        """
+        complete = getattr(self.arguments, "complete", None)  # ``takes`` may be of a user.
+        named = dict(args) if complete is None else complete(args, f"command {self.name!r}")
+        return CommandCall(self.name, dict(args), named)
 
     def carry_out(self, args: Mapping[str, Any], context: RoundContext) -> Any:
         """Carry out this command: ask for approval if needed, record the intent, call its function.

@@ -8,9 +8,16 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
-from perdure.flows.commands.approval import Approval, ApprovalRefused, decision_about
+from perdure.flows.commands.approval import (
+    ApprovableCall,
+    Approval,
+    ApprovalRefused,
+    Approved,
+    decision_about,
+    recorded_approval,
+)
 from perdure.flows.commands.calls import call
-from perdure.flows.commands.in_doubt import CarryOut, settled
+from perdure.flows.commands.in_doubt import CarryOut, settled, without_decision
 from perdure.flows.core.errors import (
     FatalError,
     OutcomeUnknown,
@@ -28,6 +35,7 @@ from perdure.flows.core.genai_attributes import (
     TOOL_RESULT,
 )
 from perdure.flows.core.json_values import canonical, storable
+from perdure.flows.core.names import DEADLINE
 from perdure.flows.core.outcomes import Command, Finish, Interrupt
 from perdure.flows.core.retry import Retry
 from perdure.flows.core.signature import Signature
@@ -42,7 +50,7 @@ WAITS = (
 
 
 class Executable(Protocol):
-    """The attributes of a command for its execution. ``CommandSpec`` is the one implementation."""
+    """The attributes of a command for its execution, as ``CommandSpec`` and a step have them."""
 
     @property
     def name(self) -> str: ...
@@ -61,6 +69,8 @@ class Executable(Protocol):
     @property
     def arguments(self) -> Signature: ...
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]: ...
+    def named(self, args: Mapping[str, Any]) -> Mapping[str, Any]: ...
+    def call(self, args: Mapping[str, Any]) -> ApprovableCall: ...
 
 
 def observed_refusal(words: str, by: str | None) -> dict[str, Any]:
@@ -96,35 +106,46 @@ def carry_out(
     command = Command(spec.name, dict(args))
     key = context.key_of(command)
     intent = None if spec.idempotent else context.journal.in_doubt(key)
-    edited_args = None
+    begun = None
     if intent is not None:
-        edited_args = _edited_args(intent)
-    else:
-        decision = decision_about(spec.approval, command, spec.check, context)
-        if isinstance(decision, Interrupt):
-            return decision
-        if isinstance(decision, ApprovalRefused):
-            return refused(decision.words or "a person refused this command", context.answered_by)
-        edited_args = None if decision is None else decision.args
-    if edited_args is not None:
-        command = replace(command, args=dict(edited_args))
-    result = CarryOut() if intent is None else _settle_doubt(spec, command, context)
-    if isinstance(result, CarryOut):
-        if not spec.idempotent:
-            context.journal.intend(
-                key if edited_args is None else f"{key} {canonical(dict(edited_args))}"
-            )
-        result = _run(spec, command, context.carrying_out(command), key)
-    if edited_args is None or isinstance(result, Interrupt | Finish):
+        begun = recorded_approval(spec, args, context) or Approved(_edited_args(intent))
+        outcome = _settle_doubt(spec, _edited(command, begun), context)
+        if not isinstance(outcome, CarryOut):
+            return _with_edit(outcome, begun)
+        if spec.in_doubt != "retry":
+            # A person or a function has said that the earlier attempts did nothing.
+            context.journal.settle(key, context.attempt)
+    decision = decision_about(spec, args, context, begun)
+    if isinstance(decision, Interrupt):
+        context.journal.withdraw(key)
+        return decision
+    if isinstance(decision, ApprovalRefused):
+        by = context.answered_by
+        silence = (
+            "there was no answer in time" if by == DEADLINE else "a person refused this command"
+        )
+        return refused(decision.words or silence, by)
+    command = _edited(command, decision)
+    if not spec.idempotent:
+        is_edited = decision is not None and decision.args is not None
+        context.journal.intend(f"{key} {canonical(dict(command.args))}" if is_edited else key)
+    inside = without_decision(context).carrying_out(command)
+    return _with_edit(_run(spec, command, inside, key), decision)
+
+
+def _edited(command: Command, approved: Approved | None) -> Command:
+    """Return the command with the arguments of a person who edited them."""
+    if approved is None or approved.args is None:
+        return command
+    return replace(command, args=dict(approved.args))
+
+
+def _with_edit(result: Any, approved: Approved | None) -> Any:
+    """Return a command's result, with the edit of a person if there was one."""
+    if approved is None or approved.args is None or isinstance(result, Interrupt | Finish):
         return result
-    # After an intent, the newest answer is about the doubt. Only the events then name the person
-    # who edited the arguments.
-    editor = (
-        context.answered_by
-        if isinstance(context.asked, Mapping) and "approval" in context.asked
-        else None
-    )
-    return {"result": result, "edited": {"by": editor or "a person", "args": dict(edited_args)}}
+    by = approved.by or "a person"
+    return {"result": result, "edited": {"by": by, "args": dict(approved.args)}}
 
 
 def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> Any:
@@ -204,7 +225,7 @@ def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> 
         spec.in_doubt,
         command,
         spec.function,
-        spec.check(command.args),
+        spec.named(command.args),
         altered(context, command=command),
     )
 

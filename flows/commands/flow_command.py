@@ -155,6 +155,18 @@ class FlowArguments:
             raise BadReply(f"{what} does not accept these arguments: {error}") from error
         return {"goal": goal, "inputs": inputs}
 
+    def complete(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return the arguments as JSON data, with the defaults of the flow's inputs filled in.
+
+        Raises:
+            BadReply: the flow does not accept them.
+        """
+        checked = self.check(args, what)
+        flow, inputs = _registered(self.flow), checked["inputs"]
+        if flow is not None:
+            inputs = flow.check_inputs(inputs)
+        return {**inputs, "goal": checked["goal"]}
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the arguments: ``goal``, and the inputs that a flow declares.
 

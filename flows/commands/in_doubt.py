@@ -6,6 +6,7 @@ out or not.
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.json_values import storable
 from perdure.flows.core.outcomes import Command, Interrupt
-from perdure.flows.rounds.context import RoundContext
+from perdure.flows.rounds.context import RoundContext, altered
 
 POLICIES = ("retry", "ask", "tell_controller")
 EXPECTED = '"retry", {"result": its result} or {"tell": "what is known of it"}'
@@ -146,6 +147,32 @@ def is_before_retry(asked: Mapping[str, Any], context: RoundContext) -> bool:
     return bool(asked.get(AFTER_RETRY, "") != context.retried)
 
 
+def is_decision(asked: Any) -> bool:
+    """Return whether a question was about a command: its approval, or its unknown outcome.
+
+    Args:
+        asked: the data of the question. ``asks`` in it marks a question of a workflow's function,
+            which may be about an approval, too.
+    """
+    if not isinstance(asked, Mapping) or "asks" in asked:
+        return False
+    approval, doubt = asked.get("approval"), asked.get("in_doubt")
+    return (isinstance(approval, Mapping) and "digest" in approval) or (
+        isinstance(doubt, Mapping) and "key" in doubt
+    )
+
+
+def without_decision(context: RoundContext) -> RoundContext:
+    """Return the context as the code of a command sees it.
+
+    A person's answer about an approval or a doubt is not the answer to a question that the command
+    itself asks.
+    """
+    if not (context.answered and is_decision(context.asked)):
+        return context
+    return altered(context, answered=False, answer=None, answered_by=None, asked=None)
+
+
 def _ask_person(command: Command, context: RoundContext) -> Any:
     question = context.asked.get("in_doubt") if isinstance(context.asked, Mapping) else None
     fault = ""
@@ -202,8 +229,9 @@ def _reconcile(
         if owner is None or getattr(policy, "__self__", None) is not None
         else types.MethodType(policy, owner)
     )
+    taken = _taken_by(bound, {**named, "context": without_decision(context)})
     try:
-        outcome = call(bound, context, named={"context": context, **named})
+        outcome = call(bound, context, named=taken)
         return (
             outcome
             if outcome is NOT_DONE
@@ -216,3 +244,14 @@ def _reconcile(
             f"run {context.run_id}, step {context.step}: command {command.name!r} is in doubt, "
             f"and its reconciling function failed: {described(error)}"
         ) from error
+
+
+def _taken_by(policy: Callable[..., Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return those of the named arguments for which a reconciling function has a parameter."""
+    try:
+        parameters = inspect.signature(policy).parameters
+    except (TypeError, ValueError):  # A function of C without a signature.
+        return named
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return named
+    return {name: value for name, value in named.items() if name in parameters}

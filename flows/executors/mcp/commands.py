@@ -58,6 +58,21 @@ class RemoteTool:
             self._read_again().check(args, what)
         return {"arguments": dict(args)}
 
+    def complete(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return the arguments with the defaults of the server's schema filled in.
+
+        Raises:
+            BadReply: The server's schema does not accept the arguments.
+        """
+        self.check(args, what)
+        properties = self.schema().get("properties")
+        defaults = {
+            name: each["default"]
+            for name, each in (properties if isinstance(properties, dict) else {}).items()
+            if isinstance(each, dict) and "default" in each
+        }
+        return {**defaults, **args}
+
     def schema(self) -> dict[str, Any]:
         """Return the argument schema that the MCP server declares."""
         return dict(self.told().schema)
