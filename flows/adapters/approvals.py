@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.flows.commands.approval import ApprovalRefused, Approved, read_answer
@@ -27,61 +29,142 @@ def arguments(given: Any) -> dict[str, Any]:
     return plain if isinstance(plain, dict) else {"arguments": plain}
 
 
-def _question(tool: str, args: Mapping[str, Any], fixed: bool) -> tuple[str, dict[str, Any]]:
-    """Return the question about a tool call, and its data."""
-    approval = {
-        "command": tool,
-        "args": dict(args),
-        "digest": call_digest(tool, args),
-        "listener": "model",
-        **({"fixed": True} if fixed else {}),
-    }
-    return f"approve the call {tool}?", {"approval": approval}
+@dataclass(frozen=True)
+class AgentCall:
+    """A call of a tool by an agent's model.
+
+    Attributes:
+        tool: the name of the tool.
+        args: the model's arguments, as JSON.
+        made_by: the agent's name, and the model's id of the call. They tell calls with equal
+            arguments apart. Empty in a question that an older release asked.
+        fixed: whether a person cannot change the arguments.
+    """
+
+    tool: str
+    args: Mapping[str, Any]
+    made_by: str = ""
+    fixed: bool = False
+
+    def question(self, fault: str = "") -> tuple[str, dict[str, Any]]:
+        """Return the question about this call, and its data.
+
+        Args:
+            fault: what was wrong with an earlier answer. Empty if there was none.
+        """
+        why = f" (the last answer was not valid: {safe_text(fault, 500)})" if fault else ""
+        approval = {
+            "command": self.tool,
+            "args": dict(self.args),
+            "digest": call_digest(self.tool, self.args),
+            "listener": "model",
+            **({"fixed": True} if self.fixed else {}),
+            **({"call": self.made_by} if self.made_by else {}),
+        }
+        return f"approve the call {self.tool}?{why}", {"approval": approval}
+
+    def as_asked(self, steps: AsyncSteps, fault: str = "") -> AgentCall:
+        """Return the call as the run asked about it: an older release left out ``made_by``."""
+        older = replace(self, made_by="")
+        if self._place(steps, fault) is not None:
+            return self
+        is_older = older._place(steps, fault) is not None or older._is_answered(steps)
+        return older if is_older else self
+
+    def asked_at(self, steps: AsyncSteps) -> float | None:
+        """Return where the run asked a person about this call, which its agent makes now.
+
+        Returns:
+            The place of the question among the unread entries of the journal. ``math.inf`` if a
+            person has just answered the question, so that the journal does not have it yet. None
+            if no person was asked.
+        """
+        call = self.as_asked(steps)
+        place = call._place(steps)
+        return math.inf if place is None and call._is_answered(steps) else place
+
+    def _place(self, steps: AsyncSteps, fault: str = "") -> int | None:
+        return steps.place_ahead("ask", "approve", digest_of([*self.question(fault)]))
+
+    def _is_answered(self, steps: AsyncSteps) -> bool:
+        approval = _answered(steps) or {}
+        asked = self.question()[1]["approval"]
+        return all(approval.get(key) == asked.get(key) for key in ("digest", "call"))
+
+    def compared(self, steps: AsyncSteps, name: str, args: Mapping[str, Any]) -> Any:
+        """Return what tells the step of this call from other steps of its name.
+
+        For a step of an older release, these are its arguments alone.
+
+        Args:
+            name: the name of the step.
+            args: the arguments of the tool, as the step shows them.
+        """
+        own = [self.made_by, dict(args)]
+        is_older = called_at(steps, name, own) is None and called_at(steps, name, args) is not None
+        return args if is_older else own
 
 
-def was_asked(
-    steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False
-) -> bool:
-    """Return whether a person was already asked about this call, which the agent makes next.
+def agent_call_id(agent: Any, call_id: str | None) -> str:
+    """Return what tells a call from others (``AgentCall.made_by``). The agent may be None."""
+    return f"{getattr(agent, 'name', None) or ''}/{call_id or ''}"
 
-    Then the answer decides, whatever the agent's rule says now. See ``decision`` for the arguments.
+
+def called_at(steps: AsyncSteps, name: str, compared: Any) -> int | None:
+    """Return the place of a call's step among the unread entries of the journal, or None.
+
+    Args:
+        name: the name of the step.
+        compared: what tells the step from others of its name (``AgentCall.compared``).
+    """
+    return steps.place_ahead("step", name, digest_of(compared))
+
+
+def is_asked_first(steps: AsyncSteps, call: AgentCall, name: str, compared: Any) -> bool | None:
+    """Return what the run did about a call that its agent makes now.
+
+    Args:
+        name: the name of the call's step.
+        compared: as for ``called_at``.
+
+    Returns:
+        True if it asked a person, False if it carried the call out unasked or before it asked, and
+        None if the call is new.
+    """
+    asked, called = call.asked_at(steps), called_at(steps, name, compared)
+    if called is None:
+        return None if asked is None else True
+    return asked is not None and asked < called
+
+
+def _answered(steps: AsyncSteps) -> Mapping[str, Any] | None:
+    """Return the approval in the question that a person has just answered, or None.
+
+    None also if the function has the answer already.
     """
     asked = steps.context.asked
-    if isinstance(asked, Mapping) and steps.is_answered_ahead("approve"):
-        approval = asked.get("approval")
-        if isinstance(approval, Mapping) and approval.get("digest") == call_digest(tool, args):
-            return True
-    return steps.is_ahead("ask", "approve", digest_of([*_question(tool, args, fixed)]))
-
-
-def was_called(steps: AsyncSteps, name: str, args: Mapping[str, Any]) -> bool:
-    """Return whether the journal has this call, and the agent has not made it again yet.
-
-    No person was asked about such a call. ``name`` is the name of its step.
-    """
-    return steps.is_ahead("step", name, digest_of(args))
+    approval = asked.get("approval") if isinstance(asked, Mapping) else None
+    return (
+        approval if isinstance(approval, Mapping) and steps.is_answered_ahead("approve") else None
+    )
 
 
 async def decision(
-    steps: AsyncSteps, tool: str, args: Mapping[str, Any], *, fixed: bool = False, fault: str = ""
+    steps: AsyncSteps, call: AgentCall, *, fault: str = ""
 ) -> Approved | ApprovalRefused:
     """Ask a person about a tool call. Repeat the question until the answer is valid.
 
     Args:
-        tool: the name of the tool.
-        args: the model's arguments.
-        fixed: whether the arguments cannot be changed.
         fault: what was wrong with an earlier answer. Empty if there was none.
     """
     while True:
-        why = f" (the last answer was not valid: {safe_text(fault, 500)})" if fault else ""
-        question, data = _question(tool, args, fixed)
-        answer = await steps.ask(f"{question}{why}", data, name="approve")
+        question, data = call.as_asked(steps, fault).question(fault)
+        answer = await steps.ask(question, data, name="approve")
         try:
             decided = read_answer(answer)
         except InvalidInput as error:
             fault = str(error)
             continue
-        if not (fixed and isinstance(decided, Approved) and decided.args is not None):
+        if not (call.fixed and isinstance(decided, Approved) and decided.args is not None):
             return decided
         fault = "the arguments of this call cannot be changed: approve or refuse it"

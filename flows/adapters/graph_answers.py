@@ -41,6 +41,8 @@ class GivenAnswers:
         spaces: the checkpoints of the run, by namespace.
         answered: id of the question that this round has an answer to, or None.
         questions: returns the ids and the values of the questions of a task.
+        take: called when a node gets the answer. A node that then leaves its graph by
+            ``Command(graph=Command.PARENT)`` writes nothing that would tell.
     """
 
     def __init__(
@@ -50,12 +52,16 @@ class GivenAnswers:
         spaces: Mapping[str, Namespace],
         answered: str | None,
         questions: Callable[[Any], Sequence[Any]],
+        take: Callable[[], None],
     ) -> None:
         self._context = context
         self._is_other_code = bool(build and context.build and build != context.build)
         #: The mismatch of an answer, once it is found.
         self.misfit: CodeDoesNotFit | None = None
+        self._take = take
         self._answers: dict[str, Sequence[Answered]] = {}
+        #: Ids of the tasks that have asked the question that this round has an answer to.
+        self._asks: set[str] = set()
         self._asked_itself: set[str] = set()
         #: The node and the question that this round has an answer to.
         self.node, self.question = "", ""
@@ -66,6 +72,7 @@ class GivenAnswers:
                 if asked and task.asks_itself:
                     self._asked_itself.add(id_)
                 if asked:  # The innermost task comes last.
+                    self._asks.add(id_)
                     self.node, self.question = task.node, shown(asked[0].value)
 
     def watched(
@@ -98,6 +105,8 @@ class GivenAnswers:
                 value = sys._getframe(1).f_locals.get("value", _MISSING)
                 if value is not _MISSING:
                     self._compare(name, answers[place], value)
+            if place == len(answers) - 1 and task in self._asks:
+                self._take()
             return place
 
         own = {**config["configurable"], SCRATCHPAD: replace(pad, interrupt_counter=count)}

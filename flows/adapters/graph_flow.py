@@ -165,6 +165,7 @@ class GraphFlow(Flow):
                     saver.namespaces,
                     saver.answered,
                     saver.questions,
+                    saver.take_answer,
                 )
             this_round.resumed = resumed(saver.namespaces)
             heard = hear(context, MOST_CHARACTERS)[0] if index.get(AGAIN) else NOTHING

@@ -352,11 +352,15 @@ class RunSaver(StateReader):
         )
         if has <= had or not self._has_answer(before):
             return before.answers
-        self.is_answer_used = True
+        self.take_answer()
         asked = [each for each in self.questions(before) if each.id == self.answered]
         # An older worker has not noted the questions of the answers before.
         unknown = [Answered("-", "")] * (had - len(before.answers))
         return [*unknown, *before.answers, Answered.to(asked[0].value)]
+
+    def take_answer(self) -> None:
+        """Note that a task has taken the answer of this round."""
+        self.is_answer_used = True
 
     def _resumed(self, task: TaskWrites) -> Sequence[tuple[str, Any]]:
         return [

@@ -30,7 +30,13 @@ from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from pydantic import TypeAdapter, ValidationError
 
-from perdure.flows.adapters.approvals import arguments, decision, was_asked, was_called
+from perdure.flows.adapters.approvals import (
+    AgentCall,
+    agent_call_id,
+    arguments,
+    decision,
+    is_asked_first,
+)
 from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.openai_models import SteppingModel, SteppingProvider
 from perdure.flows.adapters.openai_nested import (
@@ -46,7 +52,12 @@ from perdure.flows.adapters.openai_prompts import (
     message_item,
     with_thread,
 )
-from perdure.flows.adapters.openai_results import fingerprint, listed_tools, result_type
+from perdure.flows.adapters.openai_results import (
+    fingerprint,
+    is_mcp_result,
+    listed_tools,
+    result_type,
+)
 from perdure.flows.adapters.prompts import ThreadUse, check_thread
 from perdure.flows.commands.approval import Approved
 from perdure.flows.core.errors import FatalError, InvalidFlow
@@ -223,7 +234,7 @@ class _Stepping:
             return self._made[id(agent)][1]
         own = agent.clone(
             model=self._model(agent.model),
-            tools=[self._tool(tool) for tool in agent.tools],
+            tools=[self._tool(tool, agent) for tool in agent.tools],
             mcp_servers=[self._server(server) for server in agent.mcp_servers],
         )
         self._made[id(agent)] = self._made[id(own)] = agent, own
@@ -238,7 +249,7 @@ class _Stepping:
             return model
         return SteppingModel(self._steps, inner_of(model), self._stream)
 
-    def _tool(self, tool: Any) -> Any:
+    def _tool(self, tool: Any, agent: Agent[Any]) -> Any:
         if type(tool).__name__ in REFUSED:
             raise FatalError(
                 f"run {self._steps.run_id}: a workflow cannot carry out the tool {tool.name!r} "
@@ -262,7 +273,9 @@ class _Stepping:
                 return kind.dump_python(result, mode="json", warnings=False) if kind else result
 
             try:
-                told = await self._call(body, tool.name, arguments(text))
+                call = _agent_call(tool.name, text, agent, getattr(context, "tool_call_id", ""))
+                compared = call.compared(self._steps, tool.name[:90], call.args)
+                told = await self._call(body, tool.name, call.args, compared)
             except StepFailed as error:
                 if error.error != Refused.__name__:
                     raise
@@ -275,36 +288,43 @@ class _Stepping:
         return replace(
             own,
             on_invoke_tool=around(own, invoke),
-            needs_approval=self._approval(own),
+            needs_approval=self._approval(own, agent),
             timeout_seconds=None,
         )
 
-    def _approval(self, tool: FunctionTool) -> Callable[..., Awaitable[bool]]:
-        """Return the approval rule for calls of a tool.
+    def _approval(self, tool: FunctionTool, agent: Agent[Any]) -> Callable[..., Awaitable[bool]]:
+        """Return the approval rule for an agent's calls of a tool.
 
         If a person was asked about a call, the answer decides it. A call that was carried out needs
         no approval, even if the tool's own rule has changed.
         """
 
         async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:
-            shown = arguments(args)
-            if was_asked(self._steps, tool.name, shown, fixed=True):
-                return True
-            if was_called(self._steps, tool.name[:90], shown):
-                return False
+            call = _agent_call(tool.name, args, agent, call_id)
+            compared = call.compared(self._steps, tool.name[:90], call.args)
+            is_asked = is_asked_first(self._steps, call, tool.name[:90], compared)
+            if is_asked is not None:
+                return is_asked
             rule: Any = tool.needs_approval
             needed = rule(context, args, call_id) if callable(rule) else rule
             return bool(await needed if inspect.isawaitable(needed) else needed)
 
         return is_needed
 
-    async def _call(self, body: Callable[[], Any], tool: str, args: Mapping[str, Any]) -> Any:
-        """Call a tool in a step, and return its JSON data."""
+    async def _call(
+        self, body: Callable[[], Any], tool: str, args: Mapping[str, Any], compared: Any
+    ) -> Any:
+        """Call a tool in a step, and return its JSON data.
+
+        Args:
+            compared: what tells the step from others of its name.
+        """
         return await self._steps.step(
             body,
             name=tool[:90],
             idempotent=tool in self._idempotent,
             shown=args,
+            compared=compared,
             listener="model",
         )
 
@@ -326,7 +346,12 @@ class _Stepping:
 
             name = "".join(each if each.isalnum() else "_" for each in server.name)[:80]
             told = await self._steps.step(
-                body, name=f"{name}.tools", idempotent=True, shown={}, summarize=listed_tools
+                body,
+                name=f"{name}.tools",
+                idempotent=True,
+                shown={},
+                compared={},
+                summarize=listed_tools,
             )
             return _tools.validate_python(told)
 
@@ -336,8 +361,8 @@ class _Stepping:
                     result = await server.call_tool(name, args, **named)
                 return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
-            told = await self._call(body, name, args or {})
-            if isinstance(told, dict) and "content" in told:
+            told = await self._call(body, name, args or {}, args or {})
+            if isinstance(told, dict) and is_mcp_result(told):
                 return CallToolResult.model_validate(told)
             text = told if isinstance(told, str) else canonical(told)  # a person's answer
             return CallToolResult(content=[TextContent(type="text", text=text)])
@@ -369,10 +394,15 @@ async def _connected(server: MCPServer) -> AsyncIterator[None]:
             await server.cleanup()  # type: ignore[no-untyped-call]
 
 
+def _agent_call(tool: str, args: Any, agent: Agent[Any], call_id: str) -> AgentCall:
+    return AgentCall(tool, arguments(args), agent_call_id(agent, call_id), fixed=True)
+
+
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
     """Ask a person about a tool call. Return the refusal for the model, or None if approved."""
     call = item.raw_item
-    decided = await decision(steps, call.name, arguments(call.arguments), fixed=True)
+    id_ = getattr(call, "call_id", None) or ""
+    decided = await decision(steps, _agent_call(call.name, call.arguments, item.agent, id_))
     if isinstance(decided, Approved):
         return None
     return decided.words or "A person refused this call."

@@ -82,7 +82,13 @@ class SteppingModel(Model):
             }
 
         told = await self._steps.step(
-            ask, name="model", role="controller", idempotent=True, shown={}, summarize=said
+            ask,
+            name="model",
+            role="controller",
+            idempotent=True,
+            shown={},
+            compared={},
+            summarize=said,
         )
         return ModelResponse(
             output=_items.validate_python(told["output"]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from agents import FunctionTool
+from mcp.types import CallToolResult
 from openai import APIConnectionError, APIStatusError
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from perdure.flows.core.errors import FatalError, PerdureError, RetryableError
@@ -41,6 +43,21 @@ def fingerprint(context: Any) -> str | None:
         except (TypeError, ValueError, PerdureError):  # PydanticSerializationError is a ValueError
             continue
     return None
+
+
+def is_mcp_result(told: Mapping[str, Any]) -> bool:
+    """Return whether a step's result is the whole result of an MCP server.
+
+    Any other result is what a person says that the call has returned. A server's result always has
+    ``isError``, and ``content`` in the form of the protocol.
+    """
+    if "isError" not in told:
+        return False
+    try:
+        CallToolResult.model_validate(told)
+    except ValidationError:
+        return False
+    return True
 
 
 def listed_tools(told: Any) -> str:

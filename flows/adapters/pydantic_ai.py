@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import Agent, ApprovalRequired
 from pydantic_ai._utils import disable_threads
 from pydantic_ai.agent import AgentRunResult, EventStreamHandler
@@ -24,6 +25,7 @@ from pydantic_ai.capabilities import (
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
+    CallToolResult,
     DurabilityEngineSpec,
     DurableOperationBackend,
     DurableOperationId,
@@ -37,10 +39,10 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import RunContext
 
-from perdure.flows.adapters.approvals import arguments, was_asked
+from perdure.flows.adapters.approvals import arguments, is_asked_first
 from perdure.flows.adapters.heard import HeardWords
 from perdure.flows.adapters.prompts import ThreadUse, check_thread, prompt_parts
-from perdure.flows.adapters.pydantic_approvals import deciding
+from perdure.flows.adapters.pydantic_approvals import call_of, deciding
 from perdure.flows.adapters.pydantic_models import ModelStep, can_stream, said, show
 from perdure.flows.adapters.pydantic_prompts import (
     earlier_history,
@@ -96,52 +98,69 @@ class _Backend(JournalCallableOperationBackend[_Options]):
                 role="controller",
                 idempotent=True,
                 shown={},
+                compared={},
                 summarize=said,
             )
         if isinstance(operation_id, ToolsetGetToolsId):
             found = f"{_letters(operation_id.toolset_id)}.tools"
-            return await steps.step(body, name=found, shown={}, summarize=_listed_tools, **config)
+            return await steps.step(
+                body, name=found, shown={}, compared={}, summarize=_listed_tools, **config
+            )
         if not isinstance(operation_id, ToolsetCallToolId):
-            return await steps.step(body, name=_named(name), shown={}, **config)
+            return await steps.step(body, name=_named(name), shown={}, compared={}, **config)
 
         async def call() -> object:
             return _bare(await body())
 
-        tool, args = _called(cache_key)
-        if was_asked(steps, tool, args):
+        tool, args, context = _called(cache_key)
+        name, made = _letters(tool), call_of(context, tool, args)
+        compared = made.compared(steps, name, args)
+        if not context.tool_call_approved and is_asked_first(steps, made, name, compared):
             raise ApprovalRequired  # The answer decides, whatever the toolset's rule says by now.
         try:
             told = await steps.step(
-                call, name=_letters(tool), shown=args, listener="model", **config
+                call, name=name, shown=args, compared=compared, listener="model", **config
             )
         except StepFailed as error:
             if error.error != Refused.__name__:
                 raise
             return {"kind": "tool_failed", "message": error.reason}
-        return told if _has_kind(told) else {"kind": RETURNED, "result": told}
+        return told if _is_packed(told) else {"kind": RETURNED, "result": told}
 
 
 #: Kind of a tool's plain result, among the result kinds of the library.
 RETURNED = "tool_return"
+#: The library's forms of a tool call's result. Each has a field ``kind``.
+_packed: TypeAdapter[Any] = TypeAdapter(CallToolResult)
 
 
 def _bare(payload: object) -> object:
     """Return a tool's plain result without its kind. It has the form that a person would give."""
     match payload:
         case {"kind": "tool_return", "result": result, **others} if not others:
-            return payload if _has_kind(result) else result
+            return payload if _is_packed(result) else result
     return payload
 
 
-def _has_kind(told: object) -> bool:
-    return isinstance(told, Mapping) and "kind" in told
+def _is_packed(told: object) -> bool:
+    """Return whether a step's result is one of the library's forms.
+
+    Any other result is a plain one, of the tool or of a person, even if it has a key ``kind``.
+    """
+    if not (isinstance(told, Mapping) and "kind" in told):
+        return False
+    try:
+        _packed.validate_python(told)
+    except ValidationError:
+        return False
+    return True
 
 
-def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
-    """Return the name and arguments of a tool call, with which its ``cache_key`` begins."""
+def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any], RunContext[Any]]:
+    """Return the name, the arguments and the context of a tool call, from its ``cache_key``."""
     match cache_key:
-        case (str(name), dict(args), *_):
-            return name, arguments(args)
+        case (str(name), dict(args), RunContext() as context, *_):
+            return name, arguments(args), context
     raise FatalError(f"a tool call of Pydantic AI has the identity {cache_key!r:.200}")
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_ai import ModelRetry, RunContext, ToolApproved, ToolDenied
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
-from perdure.flows.adapters.approvals import decision
+from perdure.flows.adapters.approvals import (
+    AgentCall,
+    agent_call_id,
+    decision,
+)
 from perdure.flows.commands.approval import Approved
 from perdure.flows.core.errors import FatalError
+from perdure.flows.core.json_values import canonical
 from perdure.flows.core.validation import faults_text
 from perdure.flows.workflows.steps import AsyncSteps
 
@@ -38,10 +43,13 @@ def deciding(steps: AsyncSteps) -> Decide:
                 f"run {steps.run_id}: the agent calls tools that are carried out elsewhere "
                 f"({names}); a workflow has no place for their results. Give the agent a function"
             )
-        decisions = {call.tool_call_id: await _decision(steps, call) for call in requests.approvals}
-        for call in requests.approvals:
-            while fault := await _fault(context, call, decisions[call.tool_call_id]):
-                decisions[call.tool_call_id] = await _decision(steps, call, fault)
+        calls = {each.tool_call_id: _agent_call(context, each) for each in requests.approvals}
+        decisions = {id_: await _decision(steps, call) for id_, call in calls.items()}
+        for part in requests.approvals:
+            id_ = part.tool_call_id
+            while fault := await _fault(context, part, decisions[id_]):
+                decisions[id_] = await _decision(steps, calls[id_], fault)
+        _tell_edits(context, requests.approvals, decisions)
         return DeferredToolResults(approvals=dict(decisions))
 
     return decide
@@ -67,15 +75,51 @@ async def _fault(
 
 
 async def _decision(
-    steps: AsyncSteps, call: ToolCallPart, fault: str = ""
+    steps: AsyncSteps, call: AgentCall, fault: str = ""
 ) -> ToolApproved | ToolDenied:
     """Ask a person about a call.
 
     Args:
         fault: what was wrong with the person's last answer. Empty if there was none.
     """
-    decided = await decision(steps, call.tool_name, call.args_as_dict(), fault=fault)
+    decided = await decision(steps, call, fault=fault)
     if isinstance(decided, Approved):
         args = decided.args
         return ToolApproved() if args is None else ToolApproved(override_args=dict(args))
     return ToolDenied(decided.words or "A person refused this call.")
+
+
+def _tell_edits(
+    context: RunContext[Any],
+    parts: Sequence[ToolCallPart],
+    decisions: Mapping[str, ToolApproved | ToolDenied],
+) -> None:
+    """Tell the model, with its next request, which arguments a person has changed."""
+    for part in parts:
+        decided = decisions[part.tool_call_id]
+        if isinstance(decided, ToolApproved) and decided.override_args is not None:
+            context.enqueue(
+                f"A person has changed the arguments of your call of {part.tool_name}. It was "
+                f"carried out with {canonical(decided.override_args)}"
+            )
+
+
+def call_of(context: RunContext[Any], tool: str, args: Mapping[str, Any]) -> AgentCall:
+    """Return the call of a tool as the model has made it. The tool gets validated arguments.
+
+    Args:
+        context: of the call.
+        tool: the name of the tool.
+        args: the validated arguments. They are taken if the agent's messages lack the call.
+    """
+    for message in reversed(context.messages):
+        for part in message.parts if isinstance(message, ModelResponse) else ():
+            if isinstance(part, ToolCallPart) and part.tool_call_id == context.tool_call_id:
+                return _agent_call(context, part)
+    part = ToolCallPart(tool, dict(args), tool_call_id=context.tool_call_id or "")
+    return _agent_call(context, part)
+
+
+def _agent_call(context: RunContext[Any], part: ToolCallPart) -> AgentCall:
+    made_by = agent_call_id(context.agent, part.tool_call_id)
+    return AgentCall(part.tool_name, part.args_as_dict(), made_by)

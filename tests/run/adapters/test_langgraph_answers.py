@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from langgraph.graph import START, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from perdure import Client, Run, RunStatus, Settings
 from perdure.flows.adapters.langgraph import register_graph
@@ -194,6 +194,30 @@ def test_an_answer_in_a_subgraph_waits_for_the_code_that_asks(
     assert "buy" not in DONE
     deploy(outer(buys))
     assert play_anywhere(of_build(settings, "one"), run).answer["log"] == ["buy is done: no"]
+
+
+def test_a_node_may_leave_its_graph_after_its_answer(client: Client, settings: Settings) -> None:
+    def leaves(state: Farm) -> Any:
+        answer = interrupt("may I hand over?")
+        update = {"log": [f"{effect('hand over')}: {answer}"]}
+        return Command(graph=Command.PARENT, goto="buy", update=update)
+
+    part = StateGraph(Farm)
+    part.add_node("ask", leaves)
+    part.add_edge(START, "ask")
+    graph = StateGraph(Farm)
+    graph.add_node("part", part.compile(), destinations=("buy",))
+    graph.add_node("buy", buys_unasked)
+    graph.add_edge(START, "part")
+    registry._definitions.pop(FLOW, None)
+    register_graph(FLOW, graph)
+    run = client.submit(FLOW, "go")
+    assert play_anywhere(settings, run).status is RunStatus.INTERRUPTED
+    client.resume(run.id, "yes")
+    done = play_anywhere(settings, run)
+    assert done.status is RunStatus.COMPLETED, client.why(run.id)
+    assert done.answer["log"] == ["hand over is done: yes", "buy is done"]
+    assert DONE == {"hand over": 1, "buy": 1}
 
 
 def test_a_graph_that_a_node_invokes_does_not_drop_an_answer(
