@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.operations.resume import DEADLINE
 from perdure.worker.web.auth import AuthorizedClient
+
+#: Number of a run's newest events among which the answer to a question, and the last resume or
+#: retry, are looked for.
+MOST_EVENTS = 1_000
 
 #: The answer to pass, by the kind of the question.
 EXPECTED = {
@@ -31,6 +37,32 @@ def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
     if own is not None or not run.details.get("waits_for_children"):
         return own
     return next(iter(runs.inbox(1, below=run.id)), None)
+
+
+def answer_event(runs: AuthorizedClient, run_id: str, interrupt: str) -> Event | None:
+    """Return the event with which a run continued after a question.
+
+    Its data has the answer under ``answer``, unless the answer is null, and who answered under
+    ``by``.
+
+    Returns:
+        None if the question is not among the run's newest events, or if the run has not continued.
+    """
+    resumed: Event | None = None
+    for event in reversed(runs.latest_events(run_id, MOST_EVENTS)):
+        if event.type == "resumed":
+            resumed = event
+        elif event.type == "interrupted" and event.data.get("interrupt") == interrupt:
+            return resumed
+    return None
+
+
+def how_answered(resumed: Event) -> str:
+    """Return in words who answered a question, by the event of ``answer_event``."""
+    by = resumed.data.get("by")
+    if by == DEADLINE:
+        return "its deadline passed, and its default is the answer"
+    return f"it was answered by {by}" if by else "it was answered"
 
 
 def question_key(run_id: str, waiting: PendingInterrupt) -> str:

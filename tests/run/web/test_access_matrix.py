@@ -163,7 +163,7 @@ ROWS = [
     api("GET /runs/{run_id}/asks/{name}/{number}", SIGNAL,       "asked",   202),
     api("GET /runs/{run_id}/signals",          READ,             "queued",  200),
     api("GET /runs/{run_id}/values",           READ,             "queued",  200),
-    api("GET /runs/{run_id}/values/{name}",    READ,             "queued",  404),  # it has none yet
+    api("GET /runs/{run_id}/values/{name:rest}", READ,             "queued",  404),  # it has none yet
     api("POST /topics/{topic}/signals/{name}", SIGNAL,           "",        202),
     api("POST /threads/{thread}/messages",     SUBMIT,           "",        202, json={"flow": "countdown", "text": "g"}),
     api("GET /threads/{thread}/messages",      READ,             "",        200),

@@ -12,6 +12,7 @@ from perdure import (
     Client,
     Command,
     ControllerExecutorFlow,
+    File,
     Finish,
     RoundContext,
     Run,
@@ -44,6 +45,18 @@ class Order(ControllerExecutorFlow):
     @command(idempotent=True)
     def pay(self, context: RoundContext, amount: int) -> int:
         return amount
+
+
+@register("listless")
+class Listless(ControllerExecutorFlow):
+    """A flow without a schema of its inputs."""
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        return Finish("done")
+
+
+#: Details of a run that a submission once more repeats.
+REPEATED = ("budgets", "max_rounds", "retry", "interrupt_before", "interrupt_after", "files")
 
 
 def asks(
@@ -381,6 +394,47 @@ def test_a_run_is_submitted_again_with_what_it_had_also_with_line_breaks(
     assert again.labels == labels
     wrong = visitor.send(form, "/start", labels='team="a\\x"')
     assert wrong.status == 422 and "in the quotes of JSON" in wrong.text
+
+
+def test_a_run_is_submitted_again_with_its_limits_pauses_and_files(
+    visitor: Visitor, client: Client
+) -> None:
+    run = client.submit(
+        "listless",
+        "g",
+        {"names": ["a"], "inputs": 1},
+        budgets={"tokens": 1_234_567, "money": 1234.5678, "seconds": 100, "cycles": 3},
+        max_rounds=2,
+        retry={"max_attempts": 1, "not_on": ["ValueError"]},
+        interrupt_before=["Executor"],
+        interrupt_after=["Controller"],
+        files=[File("a b.txt", b"x"), File("ü.txt", b"y")],
+        deadline=3600,
+    )
+    form = visitor.see(f"/start?again={run.id}")
+    assert "deadline" in form.text
+    wrong = visitor.send(form, "/start", budgets="tokens")
+    assert wrong.status == 422, "the form keeps what it has of the run"
+    visitor.send(wrong, "/start", budgets=form.form("/start").fields["budgets"])
+    (again,) = [each for each in client.runs() if each.id != run.id]
+    assert again.inputs == run.inputs
+    for name in REPEATED:
+        assert again.details[name] == run.details[name], name
+    visitor.send(visitor.see(f"/start?again={run.id}"), "/start", **{"file:ü.txt": ""})
+    third = client.runs().runs[0]
+    assert [file.name for file in client.files(third.id)] == ["a b.txt"]
+
+
+def test_the_form_names_what_it_cannot_take_over(visitor: Visitor, client: Client) -> None:
+    run = client.submit("order", " g\n", {"what": " tea ", "how_many": 2})
+    assert (
+        "cannot take over exactly: goal, input what" in visitor.see(f"/start?again={run.id}").text
+    )
+    plain = client.submit("order", "g", {"what": "tea"})
+    assert "cannot take over" not in visitor.see(f"/start?again={plain.id}").text
+    paused = client.submit("countdown", "g", {"rounds": 1}, interrupt_before=["Controller"])
+    page = visitor.see(f"/start?again={paused.id}&flow=trouble")
+    assert "waited for a person before Controller" in page.text
 
 
 @pytest.mark.slow

@@ -31,9 +31,13 @@ from perdure import (
     UnknownFlow,
 )
 from perdure.worker.client.tokens import Tokens
-from perdure.worker.errors import ArtifactNotFound, Stale
+from perdure.worker.domain.record import VALUE
+from perdure.worker.errors import ArtifactNotFound, Stale, Taken
 from perdure.worker.settings import Settings
+from perdure.worker.store.keys import CHILD_INDEXES
+from perdure.worker.store.signals import SignalTransitions
 from tests.soak.proxy import Proxy
+from tests.support.cases import EachCase, cases_of
 from tests.support.network_proxy import proxy, through
 from tests.support.redis_servers import until
 
@@ -278,3 +282,97 @@ def test_a_key_that_no_header_holds_is_refused_before_anything_is_sent(key: str)
     with pytest.raises(InvalidInput):
         gone.signal("0" * 16, "paid", key=key)
     gone.close()
+
+
+def test_a_signal_to_a_topic_is_kept_for_exactly_the_seconds_asked_for(
+    remote: RemoteClient, each_case: EachCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    send = SignalTransitions.send_to_topic
+    monkeypatch.setattr(
+        SignalTransitions,
+        "send_to_topic",
+        lambda self, *args, keep, **more: kept.append(keep) or send(self, *args, keep=keep, **more),
+    )
+
+    def check(keep: float) -> None:
+        assert remote.signal(topic="t", name="paid", keep=keep).status == "kept"
+        assert kept.pop() == round(keep * 1000)
+
+    each_case(cases_of([0.001, 999_999, 1_000_000, 1_234_567.5, 2_592_000]), check)
+
+
+def test_the_error_for_a_taken_topic_names_the_run_that_holds_it(
+    client: Client, remote: RemoteClient
+) -> None:
+    for caller in (client, remote):
+        holder = caller.submit("countdown", "g", topic="order:1")
+        with pytest.raises(Taken) as error:
+            caller.submit("countdown", "g", topic="order:1")
+        assert error.value.run_id == holder.id
+
+
+def test_ids_of_child_and_damaged_runs_are_found_by_their_beginning(
+    client: Client, remote: RemoteClient
+) -> None:
+    parent, child = (client.submit("countdown", "g", run_id=name) for name in ("par1", "chi1"))
+    damaged = client.submit("countdown", "g", run_id="dam1")
+    store = client._store
+    store.redis.hset(store.keys.run(damaged.id), "inputs", "[")
+    store.redis.hset(store.keys.run(child.id), mapping={"parent": parent.id, "depth": 1})
+    score = store.redis.zscore(store.keys.index("live"), child.id)
+    store.redis.zrem(store.keys.index("live"), child.id)
+    store.redis.zadd(store.keys.index(CHILD_INDEXES[0]), {child.id: score or 0})
+    for text in ("par", "chi", "dam", "chi1", "none", "no id!", "x" * 3000):
+        found = remote.ids_beginning(text)
+        assert found == client.ids_beginning(text), text[:10]
+        assert len(found) == (text[:3] in ("par", "chi", "dam"))
+
+
+def test_values_artifacts_and_files_of_any_name_are_read_as_by_client(
+    client: Client, remote: RemoteClient, each_case: EachCase
+) -> None:
+    run = client.submit("countdown", "g")
+    names = ["a/b", "a/../b", "..", ".", "a b", "%2E%2E", "ü?x#y", "nl\nx", "a\\b"]
+    store = client._store
+    store.redis.hset(
+        store.keys.run(run.id),
+        mapping={VALUE + each: f'"{each[:1]}"' for each in names if each != "a\\b"},
+    )
+    store.redis.hset(
+        store.keys.artifacts(run.id), mapping={each: f"text of {each}" for each in names}
+    )
+
+    def outcome(read: Callable[[str, str], Any], name: str) -> Any:
+        try:
+            return read(run.id, name)
+        except PerdureError as error:
+            return type(error), str(error)
+
+    def check(name: str) -> None:
+        assert outcome(remote.value, name) == outcome(client.value, name)
+        assert outcome(remote.artifact, name) == outcome(client.artifact, name)
+        assert outcome(remote.file, name) == outcome(client.file, name)
+        if name in names:
+            assert remote.artifact(run.id, name) == f"text of {name}"
+
+    each_case(cases_of([*names, "", "none", "../..", "...", "chi/../x"]), check)
+
+
+def test_a_flow_whose_name_no_flow_can_have_is_unknown(remote: RemoteClient) -> None:
+    for name in ("..", "a/b", "", "x/../countdown"):
+        with pytest.raises(UnknownFlow):
+            remote.pause_flow(name)
+        with pytest.raises(UnknownFlow):
+            remote.unpause_flow(name)
+
+
+def test_bulk_operations_refuse_what_can_match_no_run(client: Client, remote: RemoteClient) -> None:
+    for caller in (client, remote):
+        for query in (None, "flow:countdown"):
+            with pytest.raises(InvalidInput, match="completed"):
+                caller.request_stop_many("countdown", "completed", query=query)
+            with pytest.raises(InvalidInput, match="running"):
+                caller.delete_many("running", query=query)
+            with pytest.raises(InvalidInput, match="older_than"):
+                caller.delete_many("completed", older_than=timedelta(seconds=-1), query=query)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, RunNotFound
+from perdure.worker.errors import Conflict, MailboxFull, Taken
 from perdure.worker.operations.operation import OPERATIONS, Owner
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth.authenticate import Forbidden
@@ -94,6 +95,28 @@ def test_lists_of_a_caller_have_no_runs_of_others(bobs: Client) -> None:
         ann.runs(parent="bobs")
 
 
+def test_no_operation_on_no_run_shows_a_run_of_another_owner(
+    each_case: EachCase, bobs: Client
+) -> None:
+    store = bobs._store
+    bobs.submit("countdown", "g", run_id="anns", submitted_by="ann", labels={"team": "till"})
+    store.fleet.announce("w:1", {"holds": ["bobs", "gone", "anns"], "flows": {}}, store.time(), 0)
+
+    def check(name: str) -> None:
+        assert "bobs" not in repr(called(bobs, {Scope.READ}, name))
+
+    open_ones = [
+        name
+        for name, each in OPERATIONS.items()
+        if each.owner is Owner.NONE and each.scope is Scope.READ
+    ]
+    each_case(cases_of(open_ones), check)
+    (worker,) = called(bobs, {Scope.READ}, "workers")
+    assert worker["holds"] == ["anns"]
+    (worker,) = called(bobs, {Scope.READ_ALL}, "workers")
+    assert worker["holds"] == ["bobs", "gone", "anns"]
+
+
 def test_a_thread_of_another_owner_is_empty(client: Client) -> None:
     ann, bob = (
         AuthorizedClient(client, Caller(name, frozenset({Scope.READ, Scope.SUBMIT})))
@@ -112,3 +135,26 @@ def test_an_administrator_may_list_the_runs_of_one_owner(bobs: Client) -> None:
 def test_a_request_for_events_does_not_wait_for_the_end_of_a_run(bobs: Client) -> None:
     admin = AuthorizedClient(bobs, Caller("root", frozenset({Scope.ADMIN})))
     assert [event.type for event in admin.events("bobs")] == ["submitted"]
+
+
+def test_errors_name_keys_topics_and_chats_as_the_caller_sent_them(client: Client) -> None:
+    ann = AuthorizedClient(client, Caller("ann", frozenset({Scope.SUBMIT, Scope.SIGNAL})))
+    ann.submit("countdown", "g", topic="order:1", idempotency_key='it\'s "k"')
+    ann.send_to_chat("chat:digest", "my chat", "hello", "countdown", None, "m1")
+    for number in range(100):
+        ann.signal(topic="none", name="paid", payload=number)
+    ann.signal(topic="kept", name="paid", payload=1, key="k")
+    refused = {
+        "key": (Conflict, lambda: ann.submit("countdown", "h", idempotency_key='it\'s "k"')),
+        "order:1": (Taken, lambda: ann.submit("countdown", "g", topic="order:1")),
+        "my chat": (
+            Taken,
+            lambda: ann.send_to_chat("chat:digest", "my chat", "hi", "question", None, "m2"),
+        ),
+        "none": (MailboxFull, lambda: ann.signal(topic="none", name="paid")),
+        "kept": (Conflict, lambda: ann.signal(topic="kept", name="paid", payload=2, key="k")),
+    }
+    for sent, (kind, call) in refused.items():
+        with pytest.raises(kind) as error:
+            call()
+        assert sent in str(error.value) and "ann/" not in str(error.value), sent

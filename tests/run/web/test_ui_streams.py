@@ -43,6 +43,12 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+@workflow("has_it_asked", needs_goal=False)
+def has_it_asked(steps: Steps) -> str:
+    """Has a run below ask."""
+    return str(steps.child("question", "What colour?"))
+
+
 pytestmark = pytest.mark.settings(flow_modules=MODULES)
 
 
@@ -390,6 +396,220 @@ def test_a_text_after_a_question_is_its_answer(
     assert run_of(http, "question", body) == run_id
     play(settings, run_id)
     assert client.get(run_id).answer == "red"
+
+
+def asked(
+    client: Client, http: httpx2.Client, settings: Settings, form: str = "ai-sdk"
+) -> tuple[str, str]:
+    """Start a run over this protocol that asks a question, and return its id and the question's."""
+    first = says("What colour?")
+    body = chat(first) if form == "ai-sdk" else thread({**first, "content": "What colour?"})
+    run_id = run_of(http, "question", body)
+    play(settings, run_id)
+    [waiting] = client.inbox()
+    return run_id, waiting.id
+
+
+def answering(form: str, question: tuple[str, str], text: str, number: int = 2) -> dict[str, Any]:
+    """Return a request that answers a run's question."""
+    run_id, reference = question[0], "/".join(question)
+    if form == "ag-ui":
+        entry = {"interruptId": reference, "status": "resolved", "payload": text}
+        return thread({"id": "m1", "role": "user", "content": "What colour?"}, resume=[entry])
+    data = {"interrupt": reference, "kind": "question", "question": "What colour?", "data": {}}
+    part = {"type": "data-interrupt", "id": reference, "data": data}
+    before = {"id": run_id, "role": "assistant", "parts": [part]}
+    return chat(says("What colour?"), before, says(text, f"m{number}"))
+
+
+def sent(http: httpx2.Client, body: dict[str, Any]) -> httpx2.Response:
+    path = AI_SDK if "id" in body else AG_UI
+    return http.post(path.format("question"), json=body, params=LATER)
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_same_answer_again_counts_once_and_streams_what_follows(
+    client: Client, http: httpx2.Client, settings: Settings, form: str
+) -> None:
+    question = run_id, _ = asked(client, http, settings, form)
+    for _ in range(2):
+        assert run_of(http, "question", answering(form, question, "red")) == run_id
+    play(settings, run_id)
+    again = sent(http, answering(form, question, "red"))
+    assert again.status_code == 200 and run_id in again.text and "red" in again.text
+    assert len(client.runs().runs) == 1
+    assert [each.type for each in client.events(run_id)].count("resumed") == 1
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_text_for_a_question_that_is_not_open_is_a_message_of_the_chat(
+    client: Client, http: httpx2.Client, settings: Settings, form: str, is_deleted: bool
+) -> None:
+    question = run_id, _ = asked(client, http, settings, form)
+    client.resume(run_id, "blue", by="bob")
+    play(settings, run_id)
+    if is_deleted:
+        client.delete(run_id)
+    next_id = run_of(http, "question", answering(form, question, "red"))
+    assert next_id != run_id and client.get(next_id).goal == "red"
+    assert run_of(http, "question", answering(form, question, "red")) == next_id, "sent again"
+
+
+def test_a_text_for_a_question_that_is_not_open_is_heard_by_the_run_that_works(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    question = run_id, _ = asked(client, http, settings)
+    client.resume(run_id, "blue", by="bob")
+    assert run_of(http, "question", answering("ai-sdk", question, "red")) == run_id
+    assert client.unread(run_id) == {"say": 1}
+
+
+def test_a_file_beside_a_text_for_a_question_that_is_not_open_is_one_of_the_message(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    question = run_id, _ = asked(client, http, settings)
+    client.resume(run_id, "blue")
+    play(settings, run_id)
+    body = answering("ai-sdk", question, "red")
+    part = {"type": "file", "mediaType": "image/png", "url": PNG_URL}
+    body["messages"][-1]["parts"].append(part)
+    assert [each.name for each in client.files(run_of(http, "question", body))] == ["picture-1"]
+
+
+def test_a_text_behind_a_message_that_was_refused_is_still_the_answer(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    question = run_id, _ = asked(client, http, settings)
+    body = answering("ai-sdk", question, "red", 3)
+    body["messages"].insert(-1, says("This one did not arrive.", "m2"))
+    assert run_of(http, "question", body) == run_id
+    play(settings, run_id)
+    assert client.get(run_id).answer == "red"
+
+
+def test_a_message_to_a_run_that_waits_for_a_person_is_refused_with_its_question(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id, _ = asked(client, http, settings)
+    refused = sent(http, chat(says("red", "m2")))
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:perdure:taken")
+    assert run_id in refused.json()["detail"] and "What colour?" in refused.json()["detail"]
+
+
+def test_a_decision_about_a_question_that_is_not_open_is_refused(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    question = run_id, _ = asked(client, http, settings, "ag-ui")
+    client.resume(run_id, "blue", by="bob")
+    for payload in ({"approved": True}, {"tokens": 5}, 7, " ", None):
+        entry = {"interruptId": "/".join(question), "status": "resolved", "payload": payload}
+        late = sent(http, thread(resume=[entry]))
+        assert (late.status_code, late.json()["type"]) == (409, "urn:perdure:stale")
+        assert "bob" in late.json()["detail"]
+
+
+def test_an_answer_of_ag_ui_without_a_payload_leaves_the_question_open(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    question = run_id, _ = asked(client, http, settings, "ag-ui")
+    entry = {"interruptId": "/".join(question), "status": "resolved"}
+    refused = sent(http, thread(resume=[entry]))
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:perdure:invalid-input")
+    assert client.get(run_id).status is RunStatus.INTERRUPTED
+
+
+def test_a_message_to_a_run_whose_events_are_gone_is_heard_once(
+    client: Client, http: httpx2.Client
+) -> None:
+    run_id = run_of(http, "chatting", chat(says("tea")))
+    body = chat(says("tea"), says("with milk", "m2"))
+    assert run_of(http, "chatting", body) == run_id
+    store = client._store
+    store.redis.delete(store.keys.events(run_id))
+    assert run_of(http, "chatting", body) == run_id, "the same again"
+    assert client.unread(run_id) == {"say": 1}
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_question_of_a_run_below_is_shown_and_answered_in_the_response(
+    client: Client, http: httpx2.Client, settings: Settings, form: str
+) -> None:
+    path = (AI_SDK if form == "ai-sdk" else AG_UI).format("has_it_asked")
+    first = says("Go.")
+    body = chat(first) if form == "ai-sdk" else thread({**first, "content": "Go."})
+    with playing(settings):
+        lines = http.post(path, json=body).text.splitlines()
+        [waiting] = client.inbox()
+        if form == "ai-sdk":
+            page = AiSdkPage().take(lines)
+            assert (page.text, page.finished) == ("What colour?", "other")
+            data, run_id = page.parts[-1]["data"], page.id
+            reference = data["interrupt"]
+            body = chat(first, page.message(), says("red", "m2"))
+        else:
+            talk = AgUiPage().take(lines)
+            [interrupt] = talk.finished["outcome"]["interrupts"]
+            data, run_id = interrupt["metadata"], talk.started["metadata"]["run"]
+            reference = interrupt["id"]
+            entry = {"interruptId": reference, "status": "resolved", "payload": "red"}
+            body = thread({**first, "content": "Go."}, resume=[entry])
+        assert reference == f"{run_id}/{waiting.run_id}/{waiting.id}"
+        assert (data["run"], data["flow"]) == (waiting.run_id, "question")
+        again = http.get(f"/api/v1/runs/{run_id}/stream", params={"format": form})
+        assert reference in again.text, "also in a stream that does not wait"
+        for _ in range(2):  # the second is sent again
+            lines = http.post(path, json=body).text.splitlines()
+            done = AiSdkPage().take(lines) if form == "ai-sdk" else AgUiPage().take(lines)
+            assert done.text == "red" and done.finished
+    assert client.get(run_id).answer == client.get(waiting.run_id).answer == "red"
+
+
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+@pytest.mark.parametrize("approved", [True, False])
+def test_the_approval_of_a_run_below_is_asked_at_a_call_that_its_answer_closes(
+    client: Client, http: httpx2.Client, settings: Settings, form: str, approved: bool
+) -> None:
+    path = (AI_SDK if form == "ai-sdk" else AG_UI).format("chatting")
+    first = says("let another do it")
+    plain = {"id": "m1", "role": "user", "content": "let another do it"}
+    with playing(settings):
+        lines = http.post(path, json=chat(first) if form == "ai-sdk" else thread(plain)).text
+        if form == "ai-sdk":
+            page = AiSdkPage().take(lines.splitlines())
+            [pay] = [part for part in page.parts if part["type"] == "tool-pay"]
+            pay |= {"state": "approval-responded"}
+            pay["approval"] |= {"approved": approved}
+            page.finished = ""
+            body = chat(first, page.message())
+            page.take(http.post(path, json=body).text.splitlines())
+            assert pay["state"] == ("output-available" if approved else "output-denied")
+            assert page.finished == "stop"
+            return
+        talk = AgUiPage([plain]).take(lines.splitlines())
+        [interrupt] = talk.finished["outcome"]["interrupts"]
+        entry = {"interruptId": interrupt["id"], "status": "resolved"}
+        entry["payload"] = {"approved": approved}
+        body = thread(*talk.messages, resume=[entry])
+        talk.take(http.post(path, json=body).text.splitlines())
+        assert talk.finished["outcome"] == {"type": "success"}
+        [result] = [
+            each for each in talk.messages if each.get("toolCallId") == interrupt["toolCallId"]
+        ]
+        assert json.loads(result["content"])["approved"] is approved
+
+
+def test_the_end_of_ag_uis_run_says_that_the_run_used_up_its_cycles_or_why_it_was_stopped(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    stopped = client.submit("chatting", "tea").id
+    client.request_stop(stopped, "now", "enough")
+    ended = AgUiPage().take(watched(http, stopped, "ag-ui")).finished
+    assert (ended["metadata"]["status"], ended["metadata"]["reason"]) == ("stopped", "enough")
+    unfinished = client.submit("countdown", "g", {"rounds": 9}, max_rounds=2).id
+    play(settings, unfinished)
+    ended = AgUiPage().take(watched(http, unfinished, "ag-ui")).finished
+    assert ended["metadata"]["status"] == "unfinished after 2 of 2 cycles"
 
 
 @pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])

@@ -12,7 +12,9 @@ from jsonschema import Draft202012Validator
 
 from perdure import InvalidInput, Run, RunStatus
 from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import UNFINISHED
+from tests.support.pending_interrupts import a_run
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 WEIGHT = {
@@ -92,3 +94,61 @@ def test_a_flow_named_as_a_tool_for_runs_gets_a_name_of_its_own() -> None:
         "talk": "talk",
     }
     assert not names.keys() & {tool.name for tool in RUN_TOOLS}
+
+
+def answer_in(kind: str, content: Any, action: str = "accept") -> Any:
+    """Return the answer in a form for a question of this kind. None: the person has not decided."""
+    from mcp_types import ElicitResult
+
+    from perdure.worker.web.mcp_server.question_forms import answer_of
+
+    waiting = PendingInterrupt.of(a_run(kind))
+    assert waiting is not None
+    return answer_of(waiting, ElicitResult.model_validate({"action": action, "content": content}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "answer"),
+    [
+        ("question", {"answer": "left"}, ("left", None)),
+        ("question", {"answer": ""}, ("", None)),
+        ("approval", {"decision": "approve"}, ("approve", None)),
+        ("approval", {"decision": "refuse", "text": " no "}, ({"refuse": "no"}, None)),
+        ("approval", {"decision": "refuse", "text": None}, ("refuse", None)),
+        ("in_doubt", {"decision": "retry"}, ("retry", None)),
+        ("in_doubt", {"decision": "result", "text": "7"}, ({"result": "7"}, None)),
+        ("budget", {"amount": 50}, (None, {"tokens": 50})),
+        ("pause", {"continue": True}, (None, None)),
+        ("pause", {"continue": False}, None),
+        *((kind, content, None) for kind in ("approval", "in_doubt", "budget", "question", "pause")
+          for content in (None, {}, {"other": "x"}, {"text": "x"})),
+        ("question", {"answer": None}, None),
+    ],
+)  # fmt: skip
+def test_a_form_without_its_required_field_is_no_answer(
+    kind: str, content: Any, answer: Any
+) -> None:
+    assert answer_in(kind, content) == answer
+    assert answer_in(kind, content, "cancel") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("question", {"answer": 5}),
+        ("question", {"answer": ["left"]}),
+        ("approval", {"decision": "maybe"}),
+        ("approval", {"decision": True}),
+        ("approval", {"decision": "refuse", "text": 5}),
+        ("in_doubt", {"decision": "approve"}),
+        ("in_doubt", {"decision": "result"}),
+        ("in_doubt", {"decision": "tell"}),
+        ("budget", {"amount": "50"}),
+        ("budget", {"amount": True}),
+        ("pause", {"continue": "yes"}),
+        ("pause", {"continue": 1}),
+    ],
+)
+def test_a_form_whose_content_does_not_fit_its_schema_is_refused(kind: str, content: Any) -> None:
+    with pytest.raises(InvalidInput, match="the content of the form does not answer question 2:7"):
+        answer_in(kind, content)

@@ -162,10 +162,10 @@ def test_ten_years_fit_into_a_number() -> None:
     ],
 )  # fmt: skip
 def test_a_conversation_is_a_goal(items: Any, goal: str) -> None:
-    from perdure.worker.web.openai_api.requests import goal_of, output_of
+    from perdure.worker.web.openai_api.requests import goal_of, outputs_of
 
     assert goal_of(items) == goal
-    assert output_of(items) is None
+    assert outputs_of(items)[1], "it ends with a message"
 
 
 def test_what_is_no_text_is_refused() -> None:
@@ -182,10 +182,87 @@ def test_what_is_no_text_is_refused() -> None:
             goal_of(wrong)  # type: ignore[arg-type]
 
 
-def test_an_output_names_its_run_and_its_question() -> None:
-    from perdure.worker.web.openai_api.requests import output_of
+def test_a_conversation_goes_on_with_the_roles_that_it_has() -> None:
+    from perdure.worker.web.openai_api.requests import goal_of
 
-    told = output_of([{"type": "function_call_output", "call_id": "a/b:c/3:1", "output": "yes"}])
-    assert told == ("a/b:c", "3:1", "yes")
-    with pytest.raises(InvalidInput, match="made by no run"):
-        output_of([{"role": "tool", "tool_call_id": "call_1", "content": "yes"}])
+    second = goal_of("two", "be brief", ("one", "1"))
+    assert second == "system: be brief\n\nuser: one\n\nassistant: 1\n\nuser: two"
+    third = goal_of([{"role": "user", "content": "three"}], "be brief", (second, "2"))
+    assert third == f"{second}\n\nassistant: 2\n\nuser: three"
+    assert goal_of("b", None, ("user: of what?", "a")) == (
+        "user: user: of what?\n\nassistant: a\n\nuser: b"
+    ), "one message is no conversation"
+
+
+def output(call_id: str = "a/b:c/3:1", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": "yes", **more}
+
+
+USER = {"role": "user", "content": "on"}
+CALL = {"type": "function_call", "name": "question", "arguments": "{}", "call_id": "a/b:c/3:1"}
+
+
+@pytest.mark.parametrize(
+    ("items", "outputs", "has_message"),
+    [
+        ("text", [], True),
+        ([USER], [], True),
+        ([output()], [("a/b:c", "3:1", "yes")], False),
+        ([{"role": "tool", "tool_call_id": "r/1:1", "content": "x"}], [("r", "1:1", "x")], False),
+        ([USER, CALL, output()], [("a/b:c", "3:1", "yes")], False),
+        ([output("r/1:1"), CALL, output()], [("a/b:c", "3:1", "yes")], False),
+        ([USER, CALL, output(), USER], [("a/b:c", "3:1", "yes")], True),
+        ([USER, CALL, output(), {"role": "assistant", "content": "done"}, USER], [], True),
+        ([output("call_1"), USER], [], True),
+    ],
+)
+def test_the_new_items_of_a_request_have_the_answer_to_a_question(
+    items: Any, outputs: list[Any], has_message: bool
+) -> None:
+    from perdure.worker.web.openai_api.requests import outputs_of
+
+    assert outputs_of(items) == (outputs, has_message)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ([{"role": "tool", "tool_call_id": "call_1", "content": "yes"}], "made by no run"),
+        ([USER, output()], "message beside the answer"),
+        ([CALL, USER, output()], "message beside the answer"),
+        ([{"role": "developer", "content": "be brief"}, output()], "message beside the answer"),
+        ([output(), output(output="no")], "one question at a time"),
+        ([output("call_1"), output()], "one question at a time"),
+        ([output(output=None)], "has no output"),
+    ],
+)
+def test_an_output_that_is_not_the_answer_to_one_question_is_refused(
+    items: Any, words: str
+) -> None:
+    from perdure.worker.web.openai_api.requests import outputs_of
+
+    with pytest.raises(InvalidInput, match=words):
+        outputs_of(items)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("left", "left"),
+        ('{"a": [1]}', {"a": [1]}),
+        ("1e5", 100000.0),
+        ("NaN", "NaN"),
+        ("-Infinity", "-Infinity"),
+        ("1e999", "1e999"),
+        ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+        ('"\\u0000"', '"\\u0000"'),
+        ('"\\ud800"', '"\\ud800"'),
+        ("[" * 99_999, "[" * 99_999),
+        ("1" * 5_000, "1" * 5_000),
+        ("007", "007"),
+    ],
+)
+def test_an_answer_is_strict_json_or_else_a_text(text: str, answer: Any) -> None:
+    from perdure.worker.web.openai_api.requests import read_output
+
+    assert read_output(text) == answer

@@ -113,11 +113,23 @@ def test_what_does_not_fit_is_told_at_its_field(
 
 
 def test_a_flow_without_a_schema_is_asked_for_everything_as_one_object(form: ModuleType) -> None:
-    fields, name = form.fields_of(None), form.EVERYTHING
+    fields, name = form.fields_of(None), form.OTHERS
     assert [field.name for field in fields] == [name]
     assert form.values_of(fields, {name: '{"a": [1]}'}) == ({"a": [1]}, {})
     assert "a JSON object" in form.values_of(fields, {name: "[1]"})[1][name]
     assert form.values_of(form.fields_of({"properties": {}}), {}) == ({}, {})
+
+
+def test_inputs_that_the_schema_does_not_name_have_a_field_of_their_own(form: ModuleType) -> None:
+    schema = {"properties": {"inputs": {}}, "additionalProperties": {"type": "integer"}}
+    fields, values = form.fields_of(schema), {"inputs": {"a": 1}, "b": 2}
+    assert [field.name for field in fields] == ["inputs", form.OTHERS]
+    assert form.values_of(fields, form.texts_of(fields, values)) == (values, {})
+    (only,) = form.fields_of({"properties": {"inputs": {}}})
+    values = {"inputs": {"a": 1}}
+    assert form.values_of([only], form.texts_of([only], values)) == (values, {})
+    fields, values = form.fields_of(None), {"inputs": 1, form.OTHERS: {"a": 1}}
+    assert form.values_of(fields, form.texts_of(fields, values)) == (values, {})
 
 
 def test_a_reference_to_itself_is_asked_as_json(form: ModuleType) -> None:
@@ -157,7 +169,7 @@ items = texts | st.text(min_size=1) | st.sampled_from(["a\nb", " a", '["a"]', '"
 def test_what_is_filled_in_comes_back_as_it_was(
     form: ModuleType, fields: Any, values: dict[str, Any]
 ) -> None:
-    texts = {name: form.write(by_name(fields, name), value) for name, value in values.items()}
+    texts = form.texts_of(fields, values)
     found, faults = form.values_of(fields, {name: text for name, text in texts.items() if text})
     assert (found, faults) == (values, {})
     assert Order.model_validate(found) == Order.model_validate(values)

@@ -166,3 +166,14 @@ def test_a_request_of_an_agent_to_its_model_is_no_call_of_a_tool() -> None:
     assert "tool-output-available" in did("summarize", model="gpt"), (
         "and so is one that asks itself"
     )
+
+
+def test_a_question_is_about_the_call_whose_arguments_are_among_its_own() -> None:
+    from perdure.worker.web.ui_streams.writer import UiToolCall
+
+    calls = [UiToolCall(str(at), "pay", {"at": at}) for at in range(3)]
+    asked = {"at": 1, "euros": 100}  # with the default of an argument that the model left out
+    assert max(calls, key=lambda call: call.fits(asked)).id == "1"
+    assert max(calls, key=lambda call: call.fits({"at": 7})).id == "0", "the first, if none fits"
+    whole = UiToolCall("whole", "pay", asked)
+    assert max([*calls, whole], key=lambda call: call.fits(asked)) is whole

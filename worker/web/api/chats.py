@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
@@ -10,7 +11,9 @@ from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import RunStatus
-from perdure.worker.errors import RunNotFound
+from perdure.worker.errors import RunNotFound, Stale, Taken, UnsupportedPart
+from perdure.worker.operations.inbox import QUESTION_SHOWN
+from perdure.worker.presentation.text import plain
 from perdure.worker.web.api.events import (
     MAX_STREAM_SECONDS,
     STREAM_RESPONSES,
@@ -26,6 +29,7 @@ from perdure.worker.web.api.routes import (
 from perdure.worker.web.auth import AuthorizedClient, Scope
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.event_stream import TextSource
+from perdure.worker.web.question_facts import answer_event, how_answered
 from perdure.worker.web.services import RouteServices
 from perdure.worker.web.ui_streams.ag_ui import AgUiWriter
 from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
@@ -79,14 +83,16 @@ async def chat_with_ai_sdk(
 
     It is what `useChat` sends. The last message of the person is the run's goal, and its files
     are those of the run. The same message in the same chat makes one run. An approval, or a
-    text after a question of a run, is its answer, and the run goes on.
+    text after a question of a run, is its answer, and the run goes on. If the question is no
+    longer open, the text is a message of the chat.
     """
     said = of_ai_sdk(body)
     is_anew = body.trigger == "regenerate-message"
     key: str | None = None
-    if isinstance(said, ChatMessage):
+    message = said if isinstance(said, ChatMessage) else said.message
+    if message is not None:
         again = [body.trigger, body.message_id, body.inputs]
-        key = key_of("ai-sdk", name, body.id, said, again)
+        key = key_of("ai-sdk", name, body.id, message, again)
         if is_anew and body.message_id is None:
             key = None  # A second wish for another answer looks like a repeated request.
     found = await run_in_threadpool(respond, runs, name, body.id, said, key, body.inputs, is_anew)
@@ -146,13 +152,15 @@ async def chat_with_ag_ui(
     It is what an `HttpAgent` sends. The last message of the person is the run's goal, and its
     files are those of the run. The same message in the same thread makes one run. If a run of
     the thread works, it hears the message, and the response is what follows. `resume` answers a
-    question of a run, which then goes on. Tools, state and context of the client are not used.
+    question of a run, which then goes on, and no message is read. A text for a question that is
+    no longer open is a message. Tools, state and context of the client are not used.
     """
     said = of_ag_ui(body)
     inputs = None if body.forwarded_props is None else body.forwarded_props.inputs
     key: str | None = None
-    if isinstance(said, ChatMessage):
-        key = key_of("ag-ui", name, body.thread_id, said, inputs)
+    message = said if isinstance(said, ChatMessage) else said.message
+    if message is not None:
+        key = key_of("ag-ui", name, body.thread_id, message, inputs)
     found = await run_in_threadpool(respond, runs, name, body.thread_id, said, key, inputs)
     messages = [message.model_dump(exclude_unset=True) for message in body.messages]
     writer = AgUiWriter(body.thread_id, body.run_id, messages)
@@ -172,6 +180,9 @@ def respond(
 ) -> tuple[str, str | None, Sequence[UiToolCall]]:
     """Submit a run for a chat's message, pass it to the run that works, or answer a run's question.
 
+    A text for a question that is no longer open is a message of the chat. But the answer that the
+    question already has counts once, and the response is what follows.
+
     Args:
         said: The message, or the answer to a run's question.
         key: The idempotency key of the message. None: each call submits a run.
@@ -181,33 +192,95 @@ def respond(
     Returns:
         The run's id, the position in its stream after which the response begins (None: the start),
         and the client's calls whose results the response may contain.
+
+    Raises:
+        Stale: The question is no longer open, and the answer is no text.
+        Taken: The run of the chat waits for a person, or is of another flow.
     """
     runs.caller.require(Scope.READ)  # Else the run would be submitted, and its response refused.
-    if isinstance(said, ChatMessage):
-        topic = topic_of(chat_id)
-        if key is None or is_anew:
-            run = runs.submit(
-                flow,
-                said.text,
-                inputs,
-                idempotency_key=key,
-                thread_id=chat_id,
-                topic=topic,
-                files=said.files,
-            )
-            return run.id, None, ()
+    if isinstance(said, ChatAnswer):
+        try:
+            return _answer(runs, said)
+        except (Stale, RunNotFound):
+            if said.message is None:
+                raise
+            said = said.message
+    topic = topic_of(chat_id)
+    if key is None or is_anew:
+        run = runs.submit(
+            flow,
+            said.text,
+            inputs,
+            idempotency_key=key,
+            thread_id=chat_id,
+            topic=topic,
+            files=said.files,
+        )
+        return run.id, None, ()
+    try:
         sent = runs.send_to_chat(topic, chat_id, said.text, flow, inputs, key, said.files)
-        if sent.started:
-            return sent.run_id, None, ()
-        [newest] = runs.latest_events(sent.run_id, 1)
-        return sent.run_id, behind(newest.id), ()
-    asking = runs.get(said.run_id)
-    pending = PendingInterrupt.of(asking)
-    answer = {} if pending is None else answer_to(pending, said)
-    calls = said.calls if pending is None else decided_calls(pending, said.calls, answer)
-    runs.resume(said.run_id, interrupt=said.interrupt, **answer)
-    start = response_start(runs, said.run_id)
-    return said.run_id, None if start is None else behind(start), calls
+    except Taken as taken:
+        raise _taken(runs, taken) from taken
+    if sent.started:
+        return sent.run_id, None, ()
+    newest = runs.latest_events(sent.run_id, 1)
+    return sent.run_id, behind(newest[-1].id) if newest else None, ()
+
+
+def _answer(
+    runs: AuthorizedClient, said: ChatAnswer
+) -> tuple[str, str | None, Sequence[UiToolCall]]:
+    """Answer a run's question. For the result see ``respond``.
+
+    The response is that of the run which showed the question. It begins with the answer, also if a
+    run below has asked.
+
+    Raises:
+        Stale: The question is no longer open, and has another answer.
+        RunNotFound: The run that asks was deleted, or is another owner's.
+        UnsupportedPart: The message with the answer has files.
+    """
+    asking, interrupt = said.reference.asking, said.reference.interrupt
+    pending = PendingInterrupt.of(runs.get(asking))
+    if pending is not None and pending.id == interrupt:
+        if said.message is not None and said.message.files:
+            raise UnsupportedPart(
+                f"run {asking} has asked a question, and takes a text as its answer, but the "
+                f"message has {len(said.message.files)} file(s), the first "
+                f"{said.message.files[0].name!r}. Send the file in a message of its own when the "
+                "run has ended"
+            )
+        answer = answer_to(pending, said)
+        calls = decided_calls(pending, said, answer)
+        with suppress(Stale):  # Another answer came first.
+            runs.resume(asking, interrupt=interrupt, **answer)
+            start = response_start(runs, asking)
+            return said.reference.run_id, None if start is None else behind(start), calls
+    resumed = answer_event(runs, asking, interrupt)
+    given = None if resumed is None else resumed.data.get("answer")
+    if resumed is not None and given is not None and given == said.payload:
+        return said.reference.run_id, behind(resumed.id), said.calls
+    how = "" if resumed is None else f": {how_answered(resumed)}"
+    raise Stale(
+        f"question {interrupt} of run {asking} is no longer open{how}. This answer changes "
+        f"nothing. Read the run: perdure show {asking}"
+    )
+
+
+def _taken(runs: AuthorizedClient, taken: Taken) -> Taken:
+    """Return the error for a message to a chat whose run does not hear it, with the reason."""
+    try:
+        pending = PendingInterrupt.of(runs.get(taken.run_id))
+    except RunNotFound:
+        return taken
+    if pending is None:
+        return taken
+    return Taken(
+        f"run {pending.run_id} of this chat waits for a person ({pending.kind}), and hears no "
+        f"message before it is answered: {plain(pending.question, QUESTION_SHOWN)} To answer: "
+        f"POST /runs/{pending.run_id}/resume, or {pending.how_in_one_line()}",
+        taken.run_id,
+    )
 
 
 def _working_run(runs: AuthorizedClient, flow: str, chat_id: str) -> str | None:

@@ -6,12 +6,22 @@ needs other fields is answered with the tool ``answer``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
+from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.presentation.questions import attempt, or_else, question_lines
+
+#: Python types of a form's values, by their JSON type. A bool is an int in Python, and no number in
+#: JSON.
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "number": (int, float),
+    "boolean": bool,
+}
 
 
 class PersonsAnswer(NamedTuple):
@@ -43,26 +53,70 @@ def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer 
     """Return a person's answer from a form that the MCP client showed.
 
     Returns:
-        None if the person has not decided. A person who declines an approval refuses the command.
+        None if the person has not decided: the form was not accepted, or lacks a required field. A
+        person who declines an approval refuses the command.
+
+    Raises:
+        InvalidInput: The content does not fit the form.
     """
-    filled = result.content or {}
     if result.action == "decline" and waiting.kind == "approval":
         return PersonsAnswer("refuse")
-    if result.action != "accept":
+    filled = {name: value for name, value in (result.content or {}).items() if value is not None}
+    schema = _schema_of(waiting)
+    if result.action != "accept" or not filled.keys() >= set(schema["required"]):
         return None
-    text = str(filled.get("text") or "").strip()
+    _check_fits(waiting, schema, filled)
+    text = str(filled.get("text", "")).strip()
     match waiting.kind, filled.get("decision"):
         case "approval", "refuse":
             return PersonsAnswer({"refuse": text} if text else "refuse")
         case "in_doubt", "result" | "tell" as way:
+            if "text" not in filled:
+                raise _unfit(waiting, f"field 'text' is missing, which {way!r} needs")
             return PersonsAnswer({way: text})
         case "approval" | "in_doubt", decision:
             return PersonsAnswer(decision)
         case "budget", _:
-            return PersonsAnswer(add={str((waiting.data or {})["budget"]): filled.get("amount")})  # type: ignore[dict-item]
+            return PersonsAnswer(add={str((waiting.data or {})["budget"]): filled["amount"]})  # type: ignore[dict-item]
         case "question", _:
-            return PersonsAnswer(filled.get("answer"))
-    return PersonsAnswer() if filled.get("continue") is True else None
+            return PersonsAnswer(filled["answer"])
+    return PersonsAnswer() if filled["continue"] is True else None
+
+
+def may_be_answer(stored: Any, result: ElicitResult) -> bool:
+    """Return whether a form may have the answer that a run has stored.
+
+    The form is that of a question that is no longer open, so the question's kind is not known.
+    """
+    filled = result.content or {}
+    decision = "refuse" if result.action == "decline" else filled.get("decision")
+    worded = {str(decision): str(filled.get("text") or "").strip()}
+    return stored in (filled.get("answer"), decision, worded)
+
+
+def _check_fits(
+    waiting: PendingInterrupt, schema: dict[str, Any], filled: Mapping[str, Any]
+) -> None:
+    """Raise InvalidInput unless the values of a form fit its JSON schema."""
+    for name, field in schema["properties"].items():
+        if name not in filled:
+            continue
+        value = filled[name]
+        if isinstance(value, bool) != (field["type"] == "boolean") or not isinstance(
+            value, TYPES[field["type"]]
+        ):
+            raise _unfit(waiting, f"field {name!r} is {value!r:.100}; expected a {field['type']}")
+        choices = field.get("enum", (value,))
+        if value not in choices:
+            expected = " or ".join(map(repr, choices))
+            raise _unfit(waiting, f"field {name!r} is {value!r:.100}; expected {expected}")
+
+
+def _unfit(waiting: PendingInterrupt, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"run {waiting.run_id}: the content of the form does not answer question {waiting.id}: "
+        f"{why}"
+    )
 
 
 def _schema_of(waiting: PendingInterrupt) -> dict[str, Any]:

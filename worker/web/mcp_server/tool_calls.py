@@ -5,6 +5,7 @@ A call that waits may be cut off at any time. The run goes on, and ``status`` fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mcp.server.context import ServerRequestContext
@@ -16,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.token import Scope
-from perdure.worker.errors import Forbidden, Stale
+from perdure.worker.errors import Forbidden, RunNotFound, Stale
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.exposed_flows import (
@@ -27,7 +28,7 @@ from perdure.worker.web.exposed_flows import (
     settled,
 )
 from perdure.worker.web.mcp_server import tasks
-from perdure.worker.web.mcp_server.question_forms import answer_of, form_of
+from perdure.worker.web.mcp_server.question_forms import answer_of, form_of, may_be_answer
 from perdure.worker.web.mcp_server.results import refusal, run_result
 from perdure.worker.web.mcp_server.tools import (
     AnswerArguments,
@@ -36,7 +37,13 @@ from perdure.worker.web.mcp_server.tools import (
     StatusArguments,
     tool_names,
 )
-from perdure.worker.web.question_facts import open_question, pending, question_key
+from perdure.worker.web.question_facts import (
+    answer_event,
+    how_answered,
+    open_question,
+    pending,
+    question_key,
+)
 
 Context = ServerRequestContext[Any, Any]
 A = TypeVar("A", bound=BaseModel)
@@ -99,20 +106,29 @@ class ToolCalls:
             raise InvalidInput(f"run {run.id} is of flow {run.flow}; {params.name} cannot go on")
         waiting = await run_in_threadpool(open_question, runs, run)
         key = question_key(run.id, waiting) if waiting else ""
-        result = (params.input_responses or {}).get(key)
-        if waiting is None or not isinstance(result, ElicitResult):
-            return run
-        answer = answer_of(waiting, result)
-        if answer is None:
-            return run_result(run, waiting, "The person has not decided.")
+        results = {
+            name: each
+            for name, each in (params.input_responses or {}).items()
+            if isinstance(each, ElicitResult)
+        }
+        result = results.get(key)
+        if waiting is None or result is None:
+            note = await run_in_threadpool(_other_answer, runs, run.id, results)
+            return run_result(run, waiting, note) if note else run
         try:
+            answer = answer_of(waiting, result)
+            if answer is None:
+                return run_result(run, waiting, "The person has not decided.")
             await run_in_threadpool(
                 runs.resume, waiting.run_id, answer.answer, answer.add, waiting.id
             )
         except (Forbidden, InvalidInput) as error:
             return run_result(run, waiting, str(error))
         except Stale:
-            pass
+            run = await run_in_threadpool(runs.get, run.id)
+            note = await run_in_threadpool(_other_answer, runs, run.id, {key: result})
+            if note:
+                return run_result(run, await run_in_threadpool(open_question, runs, run), note)
         return await run_in_threadpool(runs.get, run.id)
 
     async def _status(self, runs: AuthorizedClient, arguments: StatusArguments) -> CallToolResult:
@@ -126,6 +142,13 @@ class ToolCalls:
     async def _answer(self, runs: AuthorizedClient, arguments: AnswerArguments) -> CallToolResult:
         runs.caller.require(Scope.ANSWER)
         run = await run_in_threadpool(answerable_run, runs, "mcp", arguments.run)
+        if "answer" not in arguments.model_fields_set:
+            waiting = pending(await run_in_threadpool(runs.get, arguments.run))
+            if waiting is not None and waiting.kind == "question":
+                raise InvalidInput(
+                    f"run {arguments.run} asks: {waiting.question} Expected the person's answer "
+                    "in 'answer'"
+                )
         try:
             await run_in_threadpool(
                 runs.resume, arguments.run, arguments.answer, arguments.add, arguments.question
@@ -150,6 +173,31 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
             f"Run {receipt.run_id} stops as soon as its round is over."
         )
     return result.model_copy(update={"is_error": False})
+
+
+def _other_answer(runs: AuthorizedClient, run_id: str, results: Mapping[str, ElicitResult]) -> str:
+    """Return a sentence about an answer that does not count. Empty if there is no such answer.
+
+    Its question is no longer open, and has another answer.
+
+    Args:
+        results: Answers by the names of their questions, none of which is open.
+    """
+    for key, result in results.items():
+        child, _, question = key.rpartition("/")
+        if result.action == "cancel":
+            continue
+        try:
+            resumed = answer_event(runs, child or run_id, question)
+        except RunNotFound:
+            continue
+        stored = None if resumed is None else resumed.data.get("answer")
+        if resumed is not None and stored is not None and not may_be_answer(stored, result):
+            return (
+                f"Question {question} of run {child or run_id} is no longer open: "
+                f"{how_answered(resumed)}. This answer does not count."
+            )
+    return ""
 
 
 def _submit(runs: AuthorizedClient, tool: str, arguments: StartArguments) -> Run:

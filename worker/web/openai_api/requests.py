@@ -7,20 +7,31 @@ always send them, but they have no effect. Fields that Perdure cannot fulfil are
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fastapi import HTTPException
 from pydantic import model_validator
 
-from perdure.flows.core.errors import InvalidInput
+from perdure.flows.core.errors import InvalidInput, UnstorableValue
+from perdure.flows.core.json_values import storable
 from perdure.worker.errors import UnsupportedPart
 from perdure.worker.web.api.requests import Asked
+from perdure.worker.web.json_body import read
 from perdure.worker.web.openai_api.files import FILE_PARTS
 
 #: Kinds of questions, which are the names of the functions by which a run asks them.
 QUESTIONS = ("approval", "in_doubt", "budget", "question", "pause")
 #: Separates the run's id from the question's, in the id of a call by which a run asks.
 CALL_SEPARATOR = "/"
+
+
+#: Roles of messages that are no work of the assistant.
+MESSAGE_ROLES = frozenset({"user", "system", "developer"})
+#: Beginning of a goal that is a conversation (``goal_of``), and of each of its turns.
+TURN = r"(?:system|developer|user|assistant|tool): "
+CONVERSATION = re.compile(rf"(?s){TURN}.*\n\n{TURN}")
 
 
 class PersonsOutput(NamedTuple):
@@ -130,33 +141,104 @@ def call_id(run_id: str, question: str) -> str:
     return f"{run_id}{CALL_SEPARATOR}{question}"
 
 
-def output_of(items: str | Sequence[Mapping[str, Any]]) -> PersonsOutput | None:
-    """Return the answer to a run's question, if a function call's output ends the request.
+def outputs_of(items: str | Sequence[Mapping[str, Any]]) -> tuple[list[PersonsOutput], bool]:
+    """Return the answers to runs' questions among the new items of a request.
 
-    Returns None if the request ends with a message.
+    New are the items after the last one of the assistant.
+
+    Returns:
+        The answers, and whether a new message comes after them. Without such a message, there is at
+        most one answer.
 
     Raises:
-        InvalidInput: The output does not belong to a run's question.
+        InvalidInput: The request ends with an output, and is not the answer to one question.
     """
-    last = {} if isinstance(items, str) or not items else items[-1]
-    if last.get("role") == "tool":
-        called, output = last.get("tool_call_id"), last.get("content")
-    elif last.get("type") == "function_call_output":
-        called, output = last.get("call_id"), last.get("output")
-    else:
-        return None
-    run_id, separator, question = str(called).rpartition(CALL_SEPARATOR)
+    new = [] if isinstance(items, str) else _new_items(items)
+    called = [call for item in new if (call := _output_of(item)) is not None]
+    outputs = [
+        PersonsOutput(run_id, question, _text_of(output))
+        for run_id, separator, question, output in called
+        if separator
+    ]
+    if not called or _output_of(new[-1]) is None:
+        return outputs, True
+    run_id, separator, question, output = called[-1]
     if not separator:
         raise InvalidInput(
-            f"call {called!r} was made by no run; expected the call_id of a run's question"
+            f"call {question!r} was made by no run; expected the call_id of a run's question"
         )
-    return PersonsOutput(run_id, question, _text_of(output))
+    if output is None:
+        raise InvalidInput(
+            f"call {call_id(run_id, question)} has no output; expected the person's answer"
+        )
+    if len(called) > 1:
+        raise InvalidInput(
+            f"a run asks one question at a time; expected one output, got {len(called)}, the last "
+            f"that of call {call_id(run_id, question)}"
+        )
+    if any(item.get("role") in MESSAGE_ROLES for item in new):
+        raise message_beside(outputs[0])
+    return outputs, False
 
 
-def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None = None) -> str:
+def message_beside(output: PersonsOutput) -> InvalidInput:
+    """Return the error for an answer beside a new message."""
+    return InvalidInput(
+        f"the request answers question {output.question} of run {output.run_id}, and has a message "
+        "beside the answer, which the run would not get. Send the answer alone, and the message "
+        "when the run has ended"
+    )
+
+
+def _output_of(item: Mapping[str, Any]) -> tuple[str, str, str, Any] | None:
+    """Return the output of a function call: the parts of the call's id, and the output.
+
+    Returns:
+        None if the item is no output. The parts are the run's id, the separator and the question's
+        id. The first two are empty if no run has made the call.
+    """
+    if item.get("role") == "tool":
+        called, output = item.get("tool_call_id"), item.get("content")
+    elif item.get("type") == "function_call_output":
+        called, output = item.get("call_id"), item.get("output")
+    else:
+        return None
+    return *str(called).rpartition(CALL_SEPARATOR), output
+
+
+def read_output(text: str) -> Any:
+    """Return the JSON value of an answer, or the text itself if it is no strict JSON."""
+    try:
+        return storable(read(text.encode()), "the answer")
+    except (HTTPException, UnstorableValue):
+        return text
+
+
+def _new_items(items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the items of a request after the last item of the assistant."""
+    last = max(
+        (
+            number
+            for number, item in enumerate(items, 1)
+            if item.get("role") == "assistant" or item.get("type") == "function_call"
+        ),
+        default=0,
+    )
+    return items[last:]
+
+
+def goal_of(
+    items: str | Sequence[Mapping[str, Any]],
+    instructions: str | None = None,
+    earlier: tuple[str, str] | None = None,
+) -> str:
     """Return the goal of a run from a conversation.
 
     A single message of a user is the goal. Otherwise, the goal is the conversation with its roles.
+
+    Args:
+        earlier: Goal and answer of the run that the conversation goes on from. If the goal is a
+            conversation already, its roles stay as they are.
 
     Raises:
         InvalidInput: There is no message of a user, or a message has parts that are neither text
@@ -167,11 +249,19 @@ def goal_of(items: str | Sequence[Mapping[str, Any]], instructions: str | None =
         said.append(("user", items))
     else:
         said += [turn for item in items if (turn := _turn_of(item)) is not None]
-    if not any(role == "user" for role, _ in said):
+    if earlier is None and not any(role == "user" for role, _ in said):
         raise InvalidInput("there is no message of a user; expected at least one")
-    if len(said) == 1:
+    if len(said) == 1 and earlier is None:
         return said[0][1]
-    return "\n\n".join(f"{role}: {text}" for role, text in said)
+    turns = [f"{role}: {text}" for role, text in said]
+    if earlier is not None:
+        goal, answer = earlier
+        before = goal if CONVERSATION.match(goal) else f"user: {goal}"
+        system = [turns.pop(0)] if instructions else []
+        if system and before.startswith(f"{system[0]}\n\n"):
+            system = []  # A client repeats its instructions with each turn.
+        turns = [*system, before, f"assistant: {answer}", *turns]
+    return "\n\n".join(turns)
 
 
 def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:

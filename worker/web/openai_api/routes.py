@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from perdure.flows.core.errors import InvalidInput
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.token import Scope
-from perdure.worker.errors import InvalidTransition, Stale
+from perdure.worker.errors import InvalidTransition, RunNotFound, Stale
 from perdure.worker.web.api.runs import Key
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.auth.permissions import Runs
@@ -36,10 +35,17 @@ from perdure.worker.web.openai_api.requests import (
     OpenAIRequest,
     PersonsOutput,
     goal_of,
-    output_of,
+    message_beside,
+    outputs_of,
+    read_output,
 )
 from perdure.worker.web.openai_api.streams import chat_error, stream_chat, stream_response
-from perdure.worker.web.question_facts import open_question, pending
+from perdure.worker.web.question_facts import (
+    answer_event,
+    how_answered,
+    open_question,
+    pending,
+)
 from perdure.worker.web.services import RouteServices
 
 #: Seconds that a request waits for a run. OpenAI's client gives up after 600.
@@ -63,15 +69,11 @@ async def create_response(
 
     A person's answer continues a run.
     """
-    output = output_of(body.input)
+    output = await run_in_threadpool(_new_answer, runs, body.input)
     if output is None and (refused := refused_retry(request)) is not None:
         return refused
     if output is not None:
-        run = await run_in_threadpool(_answer, runs, output)
-        if body.previous_response_id not in (None, output.run_id, run.id):
-            raise InvalidInput(
-                f"the call was made by run {output.run_id}, not {body.previous_response_id}"
-            )
+        run = await run_in_threadpool(_answer, runs, output, body.previous_response_id)
     else:
         run = await run_in_threadpool(_start_response, runs, body, idempotency_key)
     if body.stream:
@@ -119,7 +121,7 @@ async def create_chat_completion(
 
     A person's answer continues a run.
     """
-    output = output_of(body.messages)
+    output = await run_in_threadpool(_new_answer, runs, body.messages)
     if output is None and (refused := refused_retry(request)) is not None:
         return refused
     if output is not None:
@@ -203,48 +205,85 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
         raise InvalidTransition(
             f"run {earlier.id} is {earlier.status.value}, so no conversation goes on from it.{asks}"
         )
-    said = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
-    before = [
-        {"role": "user", "content": earlier.goal},
-        {"role": "assistant", "content": answer_text(earlier)},
-    ]
     thread = earlier.state.thread_id or earlier.id
-    goal = goal_of([*before, *said], body.instructions)
+    before = earlier.goal, answer_text(earlier)
+    goal = goal_of(body.input, body.instructions, before)
     return _start(runs, body, body.input, goal, key, thread)
 
 
-def _answer(runs: AuthorizedClient, output: PersonsOutput) -> Run:
+def _new_answer(runs: AuthorizedClient, items: str | list[dict[str, Any]]) -> PersonsOutput | None:
+    """Return the answer of a request to a run's question. None: the request starts a run.
+
+    An answer beside a new message belongs to the conversation so far if its question is no longer
+    open.
+
+    Raises:
+        InvalidInput: The outputs are not the answer to one question, or an open question is
+            answered beside a new message.
+    """
+    outputs, has_message = outputs_of(items)
+    if not has_message:
+        return outputs[0] if outputs else None
+    for output in outputs:
+        try:
+            answerable_run(runs, "openai", output.run_id)
+            waiting = pending(runs.get(output.run_id))
+        except RunNotFound:
+            continue
+        if waiting is not None and waiting.id == output.question:
+            raise message_beside(output)
+    return None
+
+
+def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None = None) -> Run:
     """Answer a run's question with the output of a function call, and return the run.
 
     For a question of a run below, return the run whose response showed the question. A repeated
     answer changes nothing.
 
+    Args:
+        previous: The response that the client names as the previous one.
+
     Raises:
         Forbidden: The caller may not answer.
-        InvalidInput: The output is no answer to this question.
+        InvalidInput: The output is no answer to this question, or the question is not of the
+            previous response.
+        Stale: The question already has another answer.
     """
     runs.caller.require(Scope.READ)
     runs.caller.require(Scope.ANSWER)
     run = answerable_run(runs, "openai", output.run_id)
+    if previous not in (None, output.run_id, run.id):
+        raise InvalidInput(f"the call was made by run {output.run_id}, not {previous}")
+    answer, add = read_output(output.text), None
     waiting = pending(runs.get(output.run_id))
     if waiting is None or waiting.id != output.question:
+        _check_same(runs, output, answer)
         return run
-    answer, add = _read(output.text), None
+    given = answer
     if waiting.kind == "budget":
         budget = str((waiting.data or {})["budget"])
-        given = answer.get("add", answer) if isinstance(answer, dict) else answer
-        answer, add = None, given if isinstance(given, dict) else {budget: given}
+        amounts = answer.get("add", answer) if isinstance(answer, dict) else answer
+        given, add = None, amounts if isinstance(amounts, dict) else {budget: amounts}
+    elif waiting.kind == "pause" and given == "":
+        given = None
     try:
-        answer = None if waiting.kind == "pause" else answer
-        runs.resume(output.run_id, answer, add, output.question)
+        runs.resume(output.run_id, given, add, output.question)
     except Stale:
-        pass
+        _check_same(runs, output, answer)
     return runs.get(run.id)
 
 
-def _read(text: str) -> Any:
-    """Return a text's JSON value, or the text itself."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+def _check_same(runs: AuthorizedClient, output: PersonsOutput, answer: Any) -> None:
+    """Raise Stale if a question that is no longer open has another answer than this one.
+
+    The answer is not known if its event is gone, or if it was null: an amount for a budget, say.
+    """
+    resumed = answer_event(runs, output.run_id, output.question)
+    given = None if resumed is None else resumed.data.get("answer")
+    if resumed is not None and given is not None and given != answer:
+        raise Stale(
+            f"question {output.question} of run {output.run_id} is no longer open: "
+            f"{how_answered(resumed)}. This answer does not count. GET "
+            f"/v1/responses/{output.run_id} has the run"
+        )

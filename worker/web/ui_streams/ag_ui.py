@@ -12,6 +12,7 @@ from perdure.worker.web.ui_streams.writer import (
     UiEvent,
     UiToolCall,
     UiWriter,
+    asked_below,
     error_of,
     interrupt_ref,
 )
@@ -157,43 +158,48 @@ class AgUiWriter(UiWriter):
             self._own.pop(each, None)
         yield from self._snapshot()
 
-    def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
+    def ask(
+        self, run_id: str, pending: PendingInterrupt, call: UiToolCall | None
+    ) -> Iterator[UiEvent]:
         """Finish AG-UI's run with an interrupt, which the client's next ``resume`` answers."""
         interrupt: dict[str, Any] = {
-            "id": interrupt_ref(pending),
+            "id": interrupt_ref(run_id, pending),
             "reason": "tool_call" if call is not None else pending.kind,
             "message": pending.question,
-            "metadata": {"data": pending.shown_data},
+            "metadata": {"data": pending.shown_data, **asked_below(run_id, pending)},
         }
         if call is not None:
             interrupt |= {"toolCallId": call.id, "responseSchema": dict(APPROVAL)}
         if pending.deadline is not None:
             interrupt["expiresAt"] = pending.deadline.isoformat()
-        yield self._finished({"type": "interrupt", "interrupts": [interrupt]})
+        yield self._finished({"type": "interrupt", "interrupts": [interrupt]}, "interrupted")
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
-        """Finish AG-UI's run, with the run's answer as the result."""
+        """Finish AG-UI's run, with the run's answer as the result.
+
+        AG-UI has no outcome for a run that used up its cycles. Its metadata say it.
+        """
         if isinstance(answer, str) and answer:
             part_id = f"{run.id}.answer"
             yield from self.start_text(part_id, "text")
             yield from self.add_text(part_id, "text", answer)
             yield from self.end_text(part_id, "text")
-        yield {**self._finished({"type": "success"}), "result": run.answer}
+        yield {**self._finished({"type": "success"}, run.status_text), "result": run.answer}
 
     def fail(self, error: str) -> Iterator[UiEvent]:
         """End AG-UI's run with an error."""
         yield {"type": "RUN_ERROR", "message": error}
 
     def abort(self, reason: str) -> Iterator[UiEvent]:
-        """Finish AG-UI's run as cancelled."""
-        yield self._finished({"type": "cancelled"})
+        """Finish AG-UI's run as cancelled. Its metadata have the reason."""
+        yield self._finished({"type": "cancelled"}, "stopped", reason=reason)
 
-    def _finished(self, outcome: dict[str, Any]) -> UiEvent:
+    def _finished(self, outcome: dict[str, Any], status: str, **more: str) -> UiEvent:
         return {
             "type": "RUN_FINISHED",
             **self._ids,
             "outcome": outcome,
-            "metadata": self._metadata,
+            "metadata": {**self._metadata, "status": status, **more},
         }
 
     def _snapshot(self) -> Iterator[UiEvent]:

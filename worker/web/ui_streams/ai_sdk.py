@@ -11,6 +11,7 @@ from perdure.worker.web.ui_streams.writer import (
     UiEvent,
     UiToolCall,
     UiWriter,
+    asked_below,
     error_of,
     interrupt_ref,
 )
@@ -106,12 +107,14 @@ class AiSdkWriter(UiWriter):
         data = {"step": step, "attempt": attempt, "parts": list(part_ids)}
         yield {"type": RETRACTED, "data": data}
 
-    def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
+    def ask(
+        self, run_id: str, pending: PendingInterrupt, call: UiToolCall | None
+    ) -> Iterator[UiEvent]:
         """Ask for a call's approval, or ask a question.
 
         A question is a text and a data part.
         """
-        reference = interrupt_ref(pending)
+        reference = interrupt_ref(run_id, pending)
         if call is not None:
             yield {
                 "type": "tool-approval-request",
@@ -125,9 +128,10 @@ class AiSdkWriter(UiWriter):
             "kind": pending.kind,
             "question": pending.question,
             "data": pending.shown_data,
+            **asked_below(run_id, pending),
         }
         yield {"type": INTERRUPT, "id": reference, "data": data}
-        yield from self._finish("tool-calls" if call is not None else "other", pending.run_id)
+        yield from self._finish("tool-calls" if call is not None else "other", run_id)
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
         """Finish the message. ``answer`` is shown before, if no text has shown it."""

@@ -16,6 +16,8 @@ from perdure.worker.store import StoreUnavailable
 from perdure.worker.web.auth import AuthorizedClient
 from perdure.worker.web.event_hub import EventHub
 from perdure.worker.web.event_stream import StreamEnd, StreamRead, TextSource, watch
+from perdure.worker.web.exposed_flows import BELOW_SECONDS
+from perdure.worker.web.question_facts import MOST_EVENTS, open_question
 from perdure.worker.web.ui_streams.response import UiResponse
 from perdure.worker.web.ui_streams.tool_results import (
     CallRefused,
@@ -25,8 +27,6 @@ from perdure.worker.web.ui_streams.tool_results import (
 )
 from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter, encoded
 
-#: Number of the newest events among which the last resume or retry is looked for.
-MOST_EVENTS = 1_000
 #: A number greater than that of any live text of the same millisecond.
 LAST_NUMBER = 10**17
 
@@ -78,11 +78,16 @@ class UiFrames:
     ) -> AsyncIterator[bytes]:
         """Yield the stream's bytes until the response ends. For the arguments see ``watch``."""
         run = await run_in_threadpool(self._runs.get, self._source.run_id)
-        yield b"".join(map(frame, self._writer.begin(run)))
-        async with aclosing(watch(self._source, hub, first, follow, seconds)) as watched:
+        yield b"".join(map(frame, (*self._writer.begin(run), *self._response.begin())))
+        # No event of a run shows that a run below it asks something, so the run is read again.
+        watched = watch(self._source, hub, first, follow, seconds, BELOW_SECONDS)
+        async with aclosing(watched):
             async for batch in watched:
                 if isinstance(batch, StreamEnd):
                     yield await self._end(batch)
+                    return
+                if not batch and (asked := await self._ask_below()):
+                    yield asked
                     return
                 for item in batch:
                     events = await self._events(item)
@@ -111,13 +116,27 @@ class UiFrames:
         The client already had the stream's last event.
         """
         if end is StreamEnd.CAUGHT_UP:
-            return b""
+            return await self._ask_below()
         events: Iterable[UiEvent] = self._response.lose()
         if end is StreamEnd.ENDED:
             run = await run_in_threadpool(self._runs.get, self._source.run_id)
             events = self._response.end(run)
         written = b"".join(map(frame, events))
         return written + (self._writer.trailer() if self._response.is_over else b"")
+
+    async def _ask_below(self) -> bytes:
+        """Return the bytes that end the response with the question of a run below.
+
+        Empty if the run does not wait for a run below that asks a person.
+        """
+        try:
+            run = await run_in_threadpool(self._runs.get, self._source.run_id)
+            waiting = await run_in_threadpool(open_question, self._runs, run)
+        except (RunNotFound, DamagedRun, StoreUnavailable):
+            return b""  # The stream ends for this reason at its next read.
+        if waiting is None or waiting.run_id == run.id:
+            return b""  # The stream has an event of the run's own question.
+        return b"".join(map(frame, self._response.ask(waiting))) + self._writer.trailer()
 
     def _results_of(self, item: StreamItem) -> Sequence[ToolResult | CallRefused]:
         found = self._results.of(item.data, self._turns)

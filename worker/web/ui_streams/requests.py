@@ -117,21 +117,41 @@ class ChatMessage:
 
 
 @dataclass(frozen=True)
+class QuestionReference:
+    """A question by the name that ``interrupt_ref`` made.
+
+    Attributes:
+        run_id: the run whose response showed the question.
+        asking: the run that asks: the same run, or a run below it.
+        interrupt: the id of the question.
+    """
+
+    run_id: str
+    asking: str
+    interrupt: str
+
+
+@dataclass(frozen=True)
 class ChatAnswer:
     """A person's answer to a question of a run.
 
     Attributes:
-        run_id, interrupt: the run that asks, and the id of its question.
-        payload: the answer of the person.
+        reference: the question, by the name that the response gave it.
+        payload: the answer of the person. None: JSON null, or no answer if ``has_payload`` is
+            False.
+        has_payload: whether the request has an answer.
         is_cancelled: whether the person did not want to answer.
         calls: the tool calls of the conversation that have no result.
+        message: the answer as a message of the chat. It counts if the question is no longer open.
+            None: the answer is no text.
     """
 
-    run_id: str
-    interrupt: str
+    reference: QuestionReference
     payload: Any
+    has_payload: bool = True
     is_cancelled: bool = False
     calls: Sequence[UiToolCall] = ()
+    message: ChatMessage | None = None
 
 
 class ApprovalPayload(ChatBody):
@@ -144,6 +164,8 @@ class ApprovalPayload(ChatBody):
 
 def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
     """Return the person's message or answer in a request of the AI SDK.
+
+    A text after a question is its answer, also behind messages that were refused.
 
     Raises:
         InvalidInput: the last message has neither a text nor a file nor an answer.
@@ -162,18 +184,13 @@ def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
         raise InvalidInput("expected a message of role 'user' among the messages")
     message = chat.messages[place]
     said = _message(message.id, message.parts, _ai_sdk_file)
-    before = chat.messages[place - 1] if place else None
+    before = next((each for each in reversed(chat.messages[:place]) if each.role != "user"), None)
     if before is not None and before.role == "assistant" and chat.trigger == "submit-message":
         asked = [part for part in before.parts if part.get("type") == INTERRUPT]
         if asked and _data(asked[-1]).get("kind") == "question":
-            run_id, interrupt = _reference(_data(asked[-1]).get("interrupt"))
-            if said.files:
-                raise UnsupportedPart(
-                    f"run {run_id} has asked a question, and takes a text as its answer, but the "
-                    f"message has {len(said.files)} file(s), the first {said.files[0].name!r}. "
-                    "Send the file in a message of its own when the run has ended"
-                )
-            return ChatAnswer(run_id, interrupt, said.text, calls=_open_calls(before.parts))
+            reference = _reference(_data(asked[-1]).get("interrupt"))
+            calls = _open_calls(before.parts)
+            return ChatAnswer(reference, said.text, calls=calls, message=said)
     return said
 
 
@@ -188,10 +205,17 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
         if len(body.resume) > 1:
             raise InvalidInput("a run asks one question at a time; expected one entry in resume")
         [entry] = body.resume
-        run_id, interrupt = _reference(entry.interrupt_id)
         is_cancelled = entry.status == "cancelled"
-        calls = _calls_without_result(body.messages)
-        return ChatAnswer(run_id, interrupt, entry.payload, is_cancelled, calls)
+        text = entry.payload
+        is_text = isinstance(text, str) and text.strip() != "" and not is_cancelled
+        return ChatAnswer(
+            _reference(entry.interrupt_id),
+            text,
+            "payload" in entry.model_fields_set,
+            is_cancelled,
+            _calls_without_result(body.messages),
+            ChatMessage(entry.interrupt_id, text) if is_text else None,
+        )
     last = next((each for each in reversed(body.messages) if each.role == "user"), None)
     if last is None:
         raise InvalidInput("expected a message of role 'user' among the messages")
@@ -215,27 +239,34 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
         if not isinstance(answer.payload, Mapping):
             raise InvalidInput('expected the amounts to add by budget, such as {"tokens": 50000}')
         return {"add": dict(answer.payload)}
-    return {} if pending.kind == "pause" else {"answer": answer.payload}
+    if pending.kind == "question" and not answer.has_payload:
+        raise InvalidInput(
+            f"the answer to question {pending.id} of run {pending.run_id} has no payload; expected "
+            "the person's answer"
+        )
+    return {"answer": answer.payload}
 
 
 def decided_calls(
-    pending: PendingInterrupt, calls: Sequence[UiToolCall], answer: Mapping[str, Any]
+    pending: PendingInterrupt, answer: ChatAnswer, taken: Mapping[str, Any]
 ) -> list[UiToolCall]:
     """Return a conversation's open tool calls, with the person's decision in the call it is about.
 
     The AI SDK's requests have the decision in the call already. AG-UI's do not.
 
     Args:
-        answer: the arguments of ``resume``, from ``answer_to``.
+        taken: the arguments of ``resume``, from ``answer_to``.
     """
-    decided = list(calls)
-    if pending.kind != "approval" or any(call.approved is not None for call in calls):
+    decided = list(answer.calls)
+    if pending.kind != "approval":
         return decided
-    named = [call for call in calls if call.name == pending.command]
-    same = [call for call in named if call.args == pending.args]
-    for call in (same or named)[:1]:
-        approved = isinstance(read_answer(answer["answer"]), Approved)
-        decided[decided.index(call)] = replace(call, approved=approved)
+    below = None if answer.reference.run_id == pending.run_id else pending.run_id
+    calls = [call for call in decided if call.approved is not None]
+    approved = isinstance(read_answer(taken["answer"]), Approved)
+    named = [call for call in calls or decided if call.name == pending.command]
+    if named:
+        call = max(named, key=lambda each: each.fits(pending.args))
+        decided[decided.index(call)] = replace(call, approved=approved, below=below)
     return decided
 
 
@@ -275,18 +306,19 @@ def _is_answered(part: Mapping[str, Any]) -> bool:
 
 
 def _answer(approval: Mapping[str, Any], calls: Sequence[UiToolCall]) -> ChatAnswer:
-    run_id, interrupt = _reference(approval.get("id"))
     payload = {"approved": approval.get("approved"), "reason": approval.get("reason")}
-    return ChatAnswer(run_id, interrupt, payload, calls=calls)
+    return ChatAnswer(_reference(approval.get("id")), payload, calls=calls)
 
 
-def _reference(text: Any) -> tuple[str, str]:
-    run_id, slash, interrupt = text.partition("/") if isinstance(text, str) else ("", "", "")
-    if not (run_id and slash and interrupt):
+def _reference(text: Any) -> QuestionReference:
+    """Return the question with this name (``interrupt_ref``)."""
+    run_id, _, key = text.partition("/") if isinstance(text, str) else ("", "", "")
+    asking, _, interrupt = key.rpartition("/")
+    if not (run_id and interrupt):
         raise InvalidInput(
             f"expected the id of an interrupt of a run, such as RUN/3:1; got {text!r:.100}"
         )
-    return run_id, interrupt
+    return QuestionReference(run_id, asking or run_id, interrupt)
 
 
 def _message(

@@ -18,7 +18,12 @@ from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stream import RETRACTED, TEXT, StreamItem
 from perdure.worker.web.ui_streams.tool_results import CallRefused, ToolResult, arguments_of
-from perdure.worker.web.ui_streams.writer import UiEvent, UiToolCall, UiWriter
+from perdure.worker.web.ui_streams.writer import (
+    UiEvent,
+    UiToolCall,
+    UiWriter,
+    interrupt_ref,
+)
 
 TextKind = Literal["text", "thinking"]
 #: The kinds of live text that the protocols have.
@@ -62,6 +67,17 @@ class UiResponse:
         #: The text of the round so far, and the text of the last committed round with a text.
         self._text, self._last_text = "", ""
         self._finish_arguments, self._finish_answer = "", ""
+
+    def begin(self) -> Iterator[UiEvent]:
+        """Yield the results of the client's calls that runs below make.
+
+        The run's stream has no results of theirs. A call without a result would look as if the
+        person had not decided.
+        """
+        for call in [each for each in self._calls if each.below is not None]:
+            self._calls.remove(call)
+            result = {"run": call.below, "approved": call.approved}
+            yield from self._writer.give_result(call, result)
 
     def needs_run(self, item: StreamItem) -> bool:
         """Return whether ``take`` needs the run to handle this item."""
@@ -113,11 +129,12 @@ class UiResponse:
                 return
         elif not run.status.ended and pending is None:
             return
+        if pending is not None:
+            yield from self.ask(pending)
+            return
         yield from self._leave_round()
         self.is_over = True
-        if pending is not None:
-            yield from self._ask(pending)
-        elif run.status is RunStatus.COMPLETED:
+        if run.status is RunStatus.COMPLETED:
             text = spoken_text(run.answer, run.output)
             answer = run.answer if text is None else text
             is_shown = isinstance(answer, str) and answer.strip() in self._last_text
@@ -126,6 +143,12 @@ class UiResponse:
             yield from self._writer.fail(run.error or "the run failed")
         else:
             yield from self._writer.abort(str(run.details.get("stop_reason") or "stopped"))
+
+    def ask(self, pending: PendingInterrupt) -> Iterator[UiEvent]:
+        """Yield the events that end the response with the question of a run, or of a run below."""
+        yield from self._leave_round()
+        self.is_over = True
+        yield from self._ask(pending)
 
     def lose(self) -> Iterator[UiEvent]:
         """Yield the events that end the response of a run that was deleted."""
@@ -289,10 +312,9 @@ class UiResponse:
     def _call_of(
         self, name: str, args: Mapping[str, Any] | None, is_asked: bool = False
     ) -> UiToolCall | None:
-        """Return the open call with this name and these arguments, or None.
+        """Return the open call with this name whose arguments fit best, or None.
 
-        If no call has these arguments, return one with this name: a person may have changed the
-        arguments, and the beginning of a stream may lack them.
+        A person may have changed the arguments, and the beginning of a stream may lack them.
 
         Args:
             is_asked: whether a person is asked about the call. Calls with a decision then come
@@ -301,17 +323,24 @@ class UiResponse:
         calls = [call for call in self._calls if call.name == name]
         if is_asked:
             calls.sort(key=lambda call: call.approved is not None)
-        same = (call for call in calls if args is not None and call.args == args)
-        return next(same, None) or next(iter(calls), None)
+        return max(calls, key=lambda call: call.fits(args), default=None)
 
     def _ask(self, pending: PendingInterrupt) -> Iterator[UiEvent]:
         call = None
-        if pending.kind == "approval" and pending.command is not None:
+        if pending.kind != "approval" or pending.command is None:
+            pass
+        elif pending.run_id != self._run_id:
+            # No item of the run's stream has the call, so its id is the question's: it is the same
+            # for each reader.
+            call = UiToolCall(interrupt_ref(self._run_id, pending), pending.command, pending.args)
+            yield from self._writer.start_call(call)
+            yield from self._writer.end_call(call)
+        else:
             call = self._call_of(pending.command, pending.args, is_asked=True)
             if call is None:
                 yield from self._begin_call(pending.command, pending.args)
                 call = self._calls[-1]
-        yield from self._writer.ask(pending, call)
+        yield from self._writer.ask(self._run_id, pending, call)
 
     def _new_id(self) -> str:
         """Return an id for a text or a call.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
+from perdure.worker.web.question_facts import question_key
 
 #: An event of a protocol, as JSON data.
 UiEvent = dict[str, Any]
@@ -24,12 +25,27 @@ class UiToolCall:
         name: the name of the command, step or node.
         args: the arguments. None until they are complete.
         approved: the decision in the client's message. None: the message has no decision.
+        below: the id of the child run that asked about the call and makes it. None: the response's
+            run makes it. The result of a child run's call is not part of the response.
     """
 
     id: str
     name: str
     args: Mapping[str, Any] | None = None
     approved: bool | None = None
+    below: str | None = None
+
+    def fits(self, args: Mapping[str, Any] | None) -> tuple[bool, int]:
+        """Return how well the call's arguments fit those of a question about it. More is better.
+
+        A question has the checked arguments, with defaults that the model left out.
+
+        Returns:
+            Whether they are equal, and how many of the call's arguments are among ``args``.
+        """
+        own, known = self.args or {}, args or {}
+        same = sum(name in known and known[name] == value for name, value in own.items())
+        return args is not None and self.args == args, same
 
 
 class UiWriter(ABC):
@@ -99,10 +115,13 @@ class UiWriter(ABC):
         """
 
     @abstractmethod
-    def ask(self, pending: PendingInterrupt, call: UiToolCall | None) -> Iterator[UiEvent]:
+    def ask(
+        self, run_id: str, pending: PendingInterrupt, call: UiToolCall | None
+    ) -> Iterator[UiEvent]:
         """End the response with a question to the person.
 
         Args:
+            run_id: the response's run. A run below it may ask the question.
             call: the tool call for which the person's approval is needed. None for other questions.
         """
 
@@ -133,12 +152,20 @@ def encoded(event: UiEvent) -> str:
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
 
 
-def interrupt_ref(pending: PendingInterrupt) -> str:
-    """Return a name of a question that includes the run's id.
+def interrupt_ref(run_id: str, pending: PendingInterrupt) -> str:
+    """Return a name of a question that begins with the id of the response's run.
 
-    A client that answers with this name need not name the run.
+    It is ``RUN/3:1``, or ``RUN/CHILD/3:1`` if a run below asks. A client that answers with this
+    name need not name the runs.
     """
-    return f"{pending.run_id}/{pending.id}"
+    return f"{run_id}/{question_key(run_id, pending)}"
+
+
+def asked_below(run_id: str, pending: PendingInterrupt) -> dict[str, str]:
+    """Return id and flow of the run that asks, if it is a run below the response's run."""
+    if pending.run_id == run_id:
+        return {}
+    return {"run": pending.run_id, "flow": pending.flow}
 
 
 def error_of(result: Any) -> str | None:
