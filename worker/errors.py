@@ -89,12 +89,20 @@ class RunExists(PerdureError):
 
 
 class Conflict(PerdureError):
-    """Raised when the idempotency key was used before, for different content."""
+    """Raised when the idempotency key was used before, for different content.
+
+    Attributes:
+        run_id: the id of the run that the key belongs to. Empty if it is not known.
+    """
 
     code = "conflict"
     title = "The idempotency key was used for another request"
     http_status = 409
     exit_code = 8
+
+    def __init__(self, message: str = "", run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class Taken(PerdureError):

@@ -11,6 +11,26 @@ from tests.support.runs import claim, fail_round
 
 SLOW = "run {id}, step 0, node Controller: TimeoutError: {number} s"
 GONE = 'run {id}, step 0, node Controller: the "order" {number} is gone'
+#: Errors whose kinds are hard to write in a query line.
+ODD = (
+    "",
+    " \n ",
+    "run {id}, step 0, node Controller: ",
+    "run {id}, step 0, node Controller: Weird: ",
+    "run {id}, step 0, node Controller: Weird: m",
+    "run {id}, step 0, node Controller: the disk is full",
+    "(no text) at all",
+    "-status:errored",
+    "flow:other kind:x",
+    'a "half quote',
+    "back\\slash\\",
+    "tab\tand\x1fseparator",
+    "a,b",
+    "…",
+    "{number}",
+    "é" * 200,
+    "'" * 7,
+)
 
 
 def failed(client: Client, error: str, flow: str = "countdown", **options: object) -> str:
@@ -47,6 +67,24 @@ def test_errored_runs_are_grouped_by_flow_node_and_kind_of_error(client: Client)
     assert shape(narrow) == [("TimeoutError", 1, slow[0])]
     assert client.matching(query=narrow.groups[0].query) == [slow[0]]
     assert client.error_groups("none").groups == client.error_groups(query="status:queued").groups
+
+
+def test_the_query_of_each_group_chooses_the_runs_that_it_counts_and_no_others(
+    client: Client,
+) -> None:
+    ids = {failed(client, error, submitted_by=by) for error in ODD for by in ("ann", "bob")}
+    client.submit("countdown", "still going", {"rounds": 1})
+    for asked in ({}, {"submitted_by": "ann"}, {"query": "by:ann,bob -kind:Weird children:yes"}):
+        chosen: list[str] = []
+        for group in client.error_groups(**asked).groups:  # type: ignore[arg-type]
+            runs = client.matching(query=group.query)
+            assert len(runs) == group.count and group.newest in runs, group
+            chosen += runs
+        assert len(set(chosen)) == len(chosen) and set(chosen) <= ids
+    damaged = failed(client, SLOW)
+    client._store.redis.hset(client._store.keys.run(damaged), "current_node", "")
+    (group,) = [each for each in client.error_groups().groups if not each.node]
+    assert (group.newest, group.query) == (damaged, ""), "a query would choose other groups"
 
 
 def test_a_bounded_look_says_how_far_it_went(client: Client) -> None:

@@ -108,8 +108,10 @@ class ClientApi(ReadApi, Methods):
     ) -> Run:
         """Submit a run once more, as a new run.
 
-        The new run has the run's inputs, labels, budgets, model and files, unless you pass others.
-        It uses the workers' current code.
+        The new run has the run's inputs, labels, model, submitted files, limits (``budgets``,
+        ``max_rounds``, ``retry``) and pauses at nodes, unless you pass others. The limits include
+        what was added to them. It does not take over start time, deadline, topic, thread, callback
+        and mailbox. It uses the workers' current code.
 
         Args:
             flow: Another flow, such as a version that is registered beside the first one. None
@@ -122,22 +124,24 @@ class ClientApi(ReadApi, Methods):
         Raises:
             RunNotFound: No run has this id.
             UnknownFlow: Neither this client nor a live worker knows the flow.
-            InvalidInput: The inputs do not fit the flow, or it does not allow the model.
+            InvalidInput: The inputs do not fit the flow, or it does not allow the model, or it
+                has no node at which the run pauses.
         """
-        from perdure.worker.client.again import changed_budgets
+        from perdure.worker.client.again import options_again, submitted_files
 
         run = self.get(run_id)
         name = flow or run.flow
+        options = options_again(run, self.flows(), name)
+        if model:
+            options["model"] = model
         return self.submit(
             name,
             goal or run.goal or None,
             {**run.inputs, **(inputs or {})},
-            labels=run.labels or None,
-            budgets=changed_budgets(run, self.flows().get(name, {})) or None,
-            model=model or run.details.get("model"),
-            files=[self.file(run_id, each.name) for each in self.files(run_id)] or None,
+            files=[self.file(run_id, file) for file in submitted_files(run)] or None,
             idempotency_key=idempotency_key,
             submitted_by=submitted_by,
+            **options,
         )
 
     # Operations on all matching runs, as they were when the call began
@@ -190,7 +194,8 @@ class ClientApi(ReadApi, Methods):
             limit: Maximum number of runs to stop. None means all.
 
         Raises:
-            InvalidInput: Neither flow, status nor query is given, or the query cannot be read.
+            InvalidInput: Neither flow, status nor query is given, or runs of this status have
+                ended, or the query cannot be read.
         """
 
     @abstractmethod

@@ -84,7 +84,7 @@ class BulkOperations(ClientApi):
         _some_filter("stop", flow, status, query)
         validation.mode(mode)
         validation.notes(reason=reason, requested_by=requested_by)
-        one = validation.status(status)
+        one = live_status(status)
         statuses = LIVE if one is None else (one,)
         ids = matching_any(
             self, statuses, flow, submitted_by=submitted_by, query=query, limit=limit
@@ -154,12 +154,7 @@ class BulkOperations(ClientApi):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        chosen = validation.status(status)
-        if (chosen is None and not query) or (chosen is not None and not chosen.ended):
-            came = "of any status" if chosen is None else f"that are {chosen.value}"
-            raise InvalidInput(
-                f"only completed, errored and stopped runs can be deleted, not runs {came}"
-            )
+        chosen = ended_status(status, query)
         done = []
         statuses = ENDED if chosen is None else (chosen,)
         for run_id in matching_any(
@@ -210,6 +205,36 @@ def matching_any(
         query=with_term(query or "", "status", named),
         limit=limit,
     )
+
+
+def live_status(status: RunStatus | str | None) -> RunStatus | None:
+    """Return the status of the runs to stop. None for all live runs.
+
+    Raises:
+        InvalidInput: Runs of this status cannot be stopped.
+    """
+    chosen = validation.status(status)
+    if chosen is not None and chosen.ended:
+        raise InvalidInput(
+            "only queued, running and interrupted runs can be stopped, not runs that are "
+            f"{chosen.value}"
+        )
+    return chosen
+
+
+def ended_status(status: RunStatus | str | None, query: str | None = None) -> RunStatus | None:
+    """Return the status of the runs to delete. None for all that have ended and match ``query``.
+
+    Raises:
+        InvalidInput: Runs of this status cannot be deleted, or nothing chooses runs.
+    """
+    chosen = validation.status(status)
+    if (chosen is None and not query) or (chosen is not None and not chosen.ended):
+        came = "of any status" if chosen is None else f"that are {chosen.value}"
+        raise InvalidInput(
+            f"only completed, errored and stopped runs can be deleted, not runs {came}"
+        )
+    return chosen
 
 
 def _some_filter(

@@ -117,7 +117,9 @@ class Threads(RunWaits, ClientApi):
                 return SentMessage(run.id, True, thread)
             except Conflict as error:
                 raise Conflict(
-                    f"thread {thread}: the key {key!r:.80} is that of another message: {error}"
+                    f"thread {thread}: the key {key!r:.80} is that of another message, which run "
+                    f"{error.run_id} got; use another key",
+                    error.run_id,
                 ) from error
             except AlreadyHeard as heard:
                 return SentMessage(heard.run_id, False, thread)

@@ -18,10 +18,12 @@ LOOKED_AT = 2000
 MOST_LOOKED = 15_000
 #: Maximum characters of a kind that is a sentence, not the name of a class.
 KIND_CHARACTERS = 80
+#: Kind of errors without text, so that a query can name it.
+NO_TEXT = "(no text)"
 #: Beginning of a stored error: the run, its step and its node.
 _WHERE = re.compile(r"run \S+, step \d+(?:, node [^:]*)?: ")
-#: The class of an exception, in front of its message.
-_CLASS = re.compile(r"([A-Z][A-Za-z0-9_]*)(?:: |$)")
+#: The class of an exception, in front of its message, which may be empty.
+_CLASS = re.compile(r"([A-Z][A-Za-z0-9_]*)(?:: |:?$)")
 #: Parts of a sentence that differ between equal failures: quoted texts, ids and numbers.
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?=[A-Za-z_-]*\d)[\w-]+(?:\.\d+)*")
 
@@ -29,11 +31,11 @@ _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?=[A-Za-z_-]*\d)[\w-]+(?:\.\d+)*"
 def kind_of(error: str) -> str:
     """Return the kind of a stored error: the class of its exception, or else its sentence.
 
-    In a sentence, "…" stands for quoted texts, for ids and for numbers.
+    In a sentence, "…" stands for quoted texts, for ids and for numbers. The kind is never empty.
     """
     lines = _WHERE.sub("", error, count=1).strip().splitlines()
     if not lines:
-        return ""
+        return NO_TEXT
     named = _CLASS.match(lines[0])
     if named is not None:
         return named[1]
@@ -49,7 +51,10 @@ class ErrorGroup(Document):
     node: str
     """The node at which they failed."""
     kind: str
-    """The class of the exception, or the sentence of the error without ids and numbers."""
+    """The class of the exception, or the sentence of the error without ids and numbers.
+
+    `(no text)` for an error without text.
+    """
     count: int
     """Number of runs, among those that were looked at."""
     newest: str
@@ -59,7 +64,10 @@ class ErrorGroup(Document):
     error: str
     """The error of that run. Its beginning, if it is long."""
     query: str
-    """Query line that chooses the runs of this group, such as for `perdure retry --query`."""
+    """Query line that chooses exactly the runs of this group, as for `perdure retry --query`.
+
+    Empty if no query can: a damaged run may have no flow or node.
+    """
 
 
 @dataclass(frozen=True)

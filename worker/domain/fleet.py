@@ -146,7 +146,10 @@ class WorkerStatus(TypedDict, total=False):
     draining: Flag
     """Whether the worker is shutting down and takes no more rounds."""
     holds: list[str]
-    """The ids of the runs of which it runs a round now, up to 50."""
+    """The ids of the runs of which it runs a round now, up to 50.
+
+    A caller over HTTP who sees only their own runs gets only the ids of these.
+    """
     host: MaybeText
     """The machine that it runs on."""
     pid: int | None

@@ -321,6 +321,11 @@ def _details(record: Record) -> dict[str, Any]:
     }
     if FILES in record.fields:
         details["files"] = [each.data for each in record.files]
+    details |= {name: record.json(name, []) for name in ("interrupt_before", "interrupt_after")}
+    if record.max_rounds is not None:
+        details["max_rounds"] = record.max_rounds
+    if "retry" in record.fields:
+        details["retry"] = record.json("retry", {})
     if record.fields.get(EXPOSED):
         details["exposed"] = record.fields[EXPOSED].split(",")
     if FORKED in record.fields:

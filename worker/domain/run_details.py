@@ -94,6 +94,17 @@ class RunDetails(TypedDict, total=False):
     """The model that the submission chose for the run."""
     files: list[RunFile]
     """The files that were submitted with the run. Left out if there are none."""
+    interrupt_before: list[str]
+    """The nodes before which the run pauses for a person."""
+    interrupt_after: list[str]
+    """The nodes after which the run pauses for a person."""
+    max_rounds: int
+    """Maximum number of cycles, with what was added to it. Left out if there is none."""
+    retry: dict[str, Any]
+    """The stricter limits for the flow's retry policies that the submission chose.
+
+    Left out if there are none.
+    """
     exposed: list[str]
     """The protocols to whose clients its flow was exposed at the submission: ``mcp``, ``openai``.
 

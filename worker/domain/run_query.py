@@ -57,7 +57,7 @@ _READS: Mapping[str, tuple[str, ...]] = {
     "goal": ("goal",),
     "error": ("error",),
     "node": ("current_node",),
-    "kind": ("error",),
+    "kind": ("phase", "started_at", "error"),
     "id": (),
     "thread": ("thread_id",),
     "forked": (FORKED,),
@@ -271,7 +271,9 @@ def _condition_of(term: QueryTerm) -> _Condition:
     if key == "node":
         return lambda fields, _: fields.get("current_node") == text
     if key == "kind":
-        return lambda fields, _: "error" in fields and kind_of(fields["error"]) == text
+        return lambda fields, _: (
+            status_of(fields) is RunStatus.ERRORED and kind_of(fields.get("error", "")) == text
+        )
     if key == "input":
         name, equals, value = text.partition("=")
         if equals:

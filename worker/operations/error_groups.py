@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -41,7 +42,10 @@ def group_errors(
         RunStatus.ERRORED, flow, {}, submitted_by, query=asked, now=float(store.time())
     )
     scan = RunScan(store, wanted, None, READ)
-    rest = line_of(term for term in terms if term.key not in OF_GROUP or term.is_not)
+    of_group = OF_GROUP if submitted_by is None else (*OF_GROUP, "by")
+    others = [term for term in terms if term.key not in of_group or term.is_not]
+    if submitted_by is not None:
+        others.append(QueryTerm("by", submitted_by))
     counts: Counter[tuple[str, str, str]] = Counter()
     newest: dict[tuple[str, str, str], ErrorGroup] = {}
     most = LOOKED_AT if look is None else look
@@ -52,16 +56,16 @@ def group_errors(
                 continue
             error = fields.get("error", "")
             at = moment(fields.get("ended_at", "0"))
-            of_group = fields.get("flow", ""), fields.get("current_node", ""), kind_of(error)
-            counts[of_group] += 1
-            if of_group not in newest or at > newest[of_group].newest_at:
-                newest[of_group] = ErrorGroup(
-                    *of_group,
+            name = fields.get("flow", ""), fields.get("current_node", ""), kind_of(error)
+            counts[name] += 1
+            if name not in newest or at > newest[name].newest_at:
+                newest[name] = ErrorGroup(
+                    *name,
                     count=0,
                     newest=candidate.run_id,
                     newest_at=at,
                     error=error[:ERROR_CHARACTERS],
-                    query=_query_of(*of_group, rest),
+                    query=_query_of(*name, others),
                 )
     groups = [replace(group, count=counts[name]) for name, group in newest.items()]
     groups.sort(key=lambda group: (group.count, group.newest_at), reverse=True)
@@ -69,10 +73,17 @@ def group_errors(
     return ErrorGroups(groups, sum(counts.values()), looked_back)
 
 
-def _query_of(flow: str, node: str, kind: str, rest: str) -> str:
+def _query_of(flow: str, node: str, kind: str, others: Iterable[QueryTerm]) -> str:
+    """Return the query line of a group: its own terms, and the other terms of the search.
+
+    Returns:
+        The line, or '' if the group has no flow or node. Without this term, the line would also
+        choose the runs of other groups.
+    """
+    if not (flow and node):
+        return ""
     named = (("status", "errored"), ("flow", flow), ("node", node), ("kind", kind))
-    line = line_of(QueryTerm(key, text) for key, text in named if text)
-    return f"{line} {rest}".strip()
+    return line_of((*(QueryTerm(key, text) for key, text in named), *others))
 
 
 def moment(text: str) -> datetime:

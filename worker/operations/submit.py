@@ -335,11 +335,12 @@ def _refusal(
         case "heard":
             return AlreadyHeard(detail)
         case "said_other":
-            return Conflict(f"run {detail} got another message under this key; use another key")
+            return Conflict(f"run {detail} got another message under this key", detail)
         case "conflict":
             return Conflict(
                 f"the idempotency key {idempotency_key!r} belongs to run {detail} with "
-                "different content; use another key"
+                "different content; use another key",
+                detail,
             )
         case _:
             return DamagedRun(

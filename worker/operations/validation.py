@@ -366,8 +366,8 @@ def moment_before(older_than: object, now: object) -> datetime | None:
         raise wrong("now", "an aware datetime, or None", now)
     if older_than is None:
         return None
-    if not isinstance(older_than, timedelta):
-        raise wrong("older_than", "a timedelta, or None", older_than)
+    if not isinstance(older_than, timedelta) or older_than < timedelta():
+        raise wrong("older_than", "a timedelta that is not negative, or None", older_than)
     try:
         return (now or datetime.now().astimezone()) - older_than
     except OverflowError as error:

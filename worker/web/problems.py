@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from perdure.flows.core.errors import PerdureError
-from perdure.worker.errors import StoreUnavailable, UnknownFlow, http_class
+from perdure.worker.errors import StoreUnavailable, Taken, UnknownFlow, http_class
 from perdure.worker.store.connection import shown_refusal
 from perdure.worker.web.auth import Caller
 from perdure.worker.web.json_body import MOST_ENCODED, Json, JsonRequest
@@ -144,6 +144,8 @@ def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response
         if cls.http_status == 401
         else {}
     )
+    if isinstance(error, Taken) and error.run_id:
+        more["holder"] = error.run_id
     return details(cls.http_status, cls.code, cls.title, shown_text(error, caller), headers, **more)
 
 

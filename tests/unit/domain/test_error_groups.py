@@ -10,6 +10,7 @@ KINDS = {
     "TimeoutError": (
         "run a1, step 3, node Executor: TimeoutError: slow",
         "run b2, step 44, node Executor: TimeoutError: after 30 s\nat line 2",
+        "run a1, step 3, node Executor: TimeoutError: ",
         "TimeoutError",
     ),
     "the till is on fire": (
@@ -25,7 +26,7 @@ KINDS = {
         "workers died or went silent under step 12 (node Executor) 6 times in a row; last one: w@2",
     ),
     "boom": ("boom", "  boom \nmore"),
-    "": ("", "\n"),
+    "(no text)": ("", "\n", "run a1, step 3, node Executor: "),
 }
 
 

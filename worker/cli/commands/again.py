@@ -35,10 +35,11 @@ def again_command(
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Submit RUN once more as a new run, with its inputs, labels, budgets, model and files.
+    """Submit RUN once more as a new run.
 
-    The new run uses the code that the workers have now. What you pass takes the place of what RUN
-    had.
+    It has the inputs, labels, limits, pauses, model and submitted files of RUN, and the code that
+    the workers have now. What you pass takes the place of what RUN had. Start time, deadline,
+    topic, thread and callback are not taken over.
     """
     inputs = inputs_of(texts, values)
     with client_for(url) as client:

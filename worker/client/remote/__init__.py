@@ -21,7 +21,8 @@ class RemoteClient(RemoteControl, RemoteEvents, RemoteBulk):
     - The token identifies the caller, so ``submitted_by``, ``requested_by`` and ``by`` are refused.
     - Runs of other owners are not found, unless the token's scopes include ``admin``.
     - ``on_end`` is refused.
-    - ``ids_beginning``, and ``status_counts`` of a caller's runs, read the newest 1,000 runs.
+    - ``ids_beginning`` looks at about 4,500 runs, and ``status_counts`` of a caller's runs at
+      1,000, the newest first.
     - ``look`` is an approximate number.
     - ``events`` reconnects if the connection is cut, and yields each event exactly once.
     - ``doctor`` checks the process of the HTTP API.

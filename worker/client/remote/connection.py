@@ -200,7 +200,15 @@ def path_of(run_id: str, *more: str) -> str:
     """
     if not validation.is_run_id(run_id):
         raise not_found(run_id)
-    return "/".join(("/runs", *(quote(part, safe="") for part in (run_id, *more))))
+    return "/".join(("/runs", *map(segment, (run_id, *more))))
+
+
+def segment(text: str) -> str:
+    """Return a text as one segment of a URL's path.
+
+    HTTP libraries remove the segments ``.`` and ``..`` from a path, so their dots are escaped.
+    """
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 def _library() -> Any:

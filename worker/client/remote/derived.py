@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
-from urllib.parse import quote
 
-from perdure.worker.client.remote.connection import RemoteConnection, not_here
+from perdure.flows.core.names import is_name
+from perdure.worker.client.remote.connection import RemoteConnection, not_here, segment
 from perdure.worker.client.remote.request_data import as_json, check_no_callback
 from perdure.worker.client.results import id_of
 from perdure.worker.domain.error_groups import MOST_LOOKED, ErrorGroups
@@ -21,6 +21,7 @@ from perdure.worker.domain.prompt import PromptOfRound
 from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
+from perdure.worker.errors import UnknownFlow
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import CALLER_ARGUMENTS
 from perdure.worker.operations.operation import Operation, Owner
@@ -96,7 +97,9 @@ def _part(slash: str, name: str, value: Any) -> str:
         value = id_of(value)
     if name in ("run", "run_id") and not validation.is_run_id(value):
         raise not_found(value)
-    return slash + quote(str(value), safe="")
+    if name == "flow" and not is_name(value):
+        raise UnknownFlow(f"unknown flow {value!r}; see: perdure flows")
+    return slash + segment(str(value))
 
 
 @cache

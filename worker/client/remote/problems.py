@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from perdure.flows.core.errors import PerdureError
-from perdure.worker.errors import HTTP_ERRORS, InvalidInput, StoreUnavailable
+from perdure.worker.errors import HTTP_ERRORS, InvalidInput, StoreUnavailable, Taken
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,7 +29,10 @@ def raise_problem(answer: httpx2.Response, place: str) -> NoReturn:
     told = _problem(answer)
     word = str(told.get("type", "")).removeprefix(TYPE)
     if word in ERRORS:
-        raise ERRORS[word](str(told.get("detail")))
+        detail = str(told.get("detail"))
+        if word == Taken.code:
+            raise Taken(detail, str(told.get("holder", "")))
+        raise ERRORS[word](detail)
     if answer.status_code in AWAY:
         raise StoreUnavailable(
             f"the HTTP API at {place} is away: what stands before it answered {answer.status_code}"

@@ -16,16 +16,18 @@ from urllib.parse import quote
 from perdure.flows.core.files import File, data_of, files_of, stored_file
 from perdure.flows.core.outcomes import ASK
 from perdure.worker.client.api import ClientApi
-from perdure.worker.client.bulk import BulkOperations
+from perdure.worker.client.bulk import BulkOperations, ended_status, live_status
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering
 from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.query_line import QueryTerm
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.run_query import SORTED_AFTER_READING, RunQuery
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import RunNotFound, ValueNotFound
+from perdure.worker.ids import RUN_ID
 from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import check_words
 from perdure.worker.operations.intervals import seconds_of
@@ -124,7 +126,12 @@ class RemoteReads(RemoteConnection, ClientApi):
 
     def ids_beginning(self, text: str) -> list[str]:
         validation.text(text, "text")
-        return [run.id for run in self.runs(limit=PAGE, look=PAGE) if run.id.startswith(text)]
+        if text and not RUN_ID.fullmatch(text):
+            return []
+        query = str(QueryTerm("id", text)) if text else None
+        page = self.runs(limit=PAGE, look=PAGE, children=True, query=query)
+        ids = (*(run.id for run in page), *page.damaged)
+        return [run_id for run_id in ids if run_id.startswith(text)]
 
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         not_here(submitted_by=submitted_by)
@@ -234,7 +241,8 @@ class RemoteControl(RemoteConnection, Steering):
             path = path_of(str(run_id), "signals", name)
         else:
             path = f"/topics/{quote(topic, safe='')}/signals/{name}"
-            path += "" if keep is None else f"?keep={keep:g}"
+            # The format "g" would round, and write 1e+06. In a query, "+" is a space.
+            path += "" if keep is None else f"?keep={float(keep)}"
         told = self._tell(
             "POST", path, {"payload": payload}, repeat=key is not None, Idempotency_Key=key
         )
@@ -274,7 +282,7 @@ class RemoteBulk(RemoteReads, BulkOperations):
             return super().request_stop_many(flow, status, mode, reason, query=query, limit=limit)
         validation.mode(mode)
         validation.notes(reason=reason)
-        wanted = validation.status(status)
+        wanted = live_status(status)
         body = {"flow": flow, "status": wanted and wanted.value, "mode": mode, "reason": reason}
         return [StopReceipt.from_dict(each) for each in self._tell("POST", "/stops", body)]
 
@@ -303,7 +311,7 @@ class RemoteBulk(RemoteReads, BulkOperations):
         if query or limit is not None:
             return super().delete_many(status, flow, older_than, query=query, limit=limit)
         validation.moment_before(older_than, None)
-        wanted = validation.status(status)
+        wanted = ended_status(status)
         seconds = None if older_than is None else older_than.total_seconds()
         return _done(
             self._tell(

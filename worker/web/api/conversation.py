@@ -125,7 +125,7 @@ def list_values(run_id: RunId, runs: Runs) -> Response:
 
 
 @conversation_router.get(
-    "/runs/{run_id}/values/{name}",
+    "/runs/{run_id}/values/{name:rest}",
     operation_id="get_value",
     response_model=NamedValue,
     responses=problems("invalid-request", "run-not-found", "value-not-found", "damaged-run"),

@@ -77,6 +77,8 @@ class PerdureProblem(BaseModel):
     """What was expected, what was sent, and what to do."""
     run: str = ""
     """The run's id, if the path names a run."""
+    holder: str = ""
+    """For `taken`: the id of the live run that holds the topic."""
     faults: list[dict[str, str]] = Field(default_factory=list)
     """For `invalid-request`: each fault (`problem`) and its location (`at`)."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from perdure.flows.core.errors import PerdureError
 from perdure.flows.core.files import BYTES, File, artifact_name
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
@@ -26,6 +27,7 @@ from perdure.worker.client.read_methods import ReadMethods
 from perdure.worker.client.results import id_of
 from perdure.worker.client.tokens import SavedFilters
 from perdure.worker.domain.event import Event
+from perdure.worker.domain.fleet import WorkerStatus
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.sent_message import SentMessage
 from perdure.worker.domain.stop import StopMode, StopReceipt
@@ -51,6 +53,23 @@ RUNS_READ_PER_PAGE = 1500
 RUNS_READ_FOR_ALL = 15_000
 #: Largest page size that a request may ask for.
 MAX_PAGE_SIZE = 1000
+
+
+@contextmanager
+def errors_name(sent_names: Mapping[str, str]) -> Iterator[None]:
+    """Name things in the texts of errors as the caller sent them, not as they are stored.
+
+    Args:
+        sent_names: The sent names by the stored ones.
+    """
+    try:
+        yield
+    except PerdureError as error:
+        text = str(error)
+        for stored, sent in sent_names.items():
+            text = text.replace(repr(stored), repr(sent)).replace(stored, sent)
+        error.args = (text,)
+        raise
 
 
 class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
@@ -94,11 +113,14 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
             arguments["submitted_by"] = owner or arguments["submitted_by"]
         elif operation.owner is Owner.CALLER:
             arguments["submitted_by"] = caller.name
+        sent_names: dict[str, str] = {}
         for name in OWN_NAMES:
-            if arguments.get(name):
-                arguments[name] = self._own(arguments[name])
+            if sent := arguments.get(name):
+                arguments[name] = self._own(sent)
+                sent_names[arguments[name]] = sent
         arguments.update({name: caller.name for name in CALLER_ARGUMENTS if name in arguments})
-        result = operation.perform(self._session, bound)
+        with errors_name(sent_names):
+            result = operation.perform(self._session, bound)
         if operation.owner is Owner.CALLER:
             self._check_own(result)
         return result
@@ -145,6 +167,23 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     ) -> Iterator[Event]:
         """Return a run's stored events after the event ``after``. It never waits for new ones."""
         return super().events(run_id, after, follow=False)
+
+    def workers(self) -> list[WorkerStatus]:
+        """Return the workers. ``holds`` has only the runs that the caller may see."""
+        workers, owner = super().workers(), self.caller.sees_only
+        if owner is None:
+            return workers
+        ids = list({run_id for worker in workers for run_id in worker.get("holds", ())})
+        submitters = self._session.store.reads.some_fields(ids, ["submitted_by"])
+        own = {
+            run_id
+            for run_id, fields in zip(ids, submitters, strict=True)
+            if fields.get("submitted_by") == owner
+        }
+        for worker in workers:
+            if "holds" in worker:
+                worker["holds"] = [run_id for run_id in worker["holds"] if run_id in own]
+        return workers
 
     def waits_for_people(self) -> int:
         """Return the number of runs that wait for a person.
@@ -305,10 +344,11 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         """
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
-        return self.client._send(
-            self._own(topic), chat, text, flow, inputs, self._own(key), None, None, name,
-            lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED, files,
-        )  # fmt: skip
+        with errors_name({self._own(topic): chat, self._own(key): key}):
+            return self.client._send(
+                self._own(topic), chat, text, flow, inputs, self._own(key), None, None, name,
+                lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED, files,
+            )  # fmt: skip
 
     # A caller's threads have the caller's name in their topics, so this method is not derived.
     def conversation(self, thread: str) -> list[ThreadMessage]:

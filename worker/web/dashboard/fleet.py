@@ -70,10 +70,9 @@ def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")
 
 
 def _held(runs: AuthorizedClient, worker: WorkerStatus) -> list[tuple[str, str]]:
-    """Return ids and titles of the runs that a worker plays.
+    """Return ids and titles of the caller's runs that a worker plays.
 
-    Runs that the caller may not see, and runs that have ended since the worker's last heartbeat,
-    are left out.
+    Runs that have ended since the worker's last heartbeat are left out.
     """
     found = []
     for run_id in worker.get("holds", [])[:HELD_SHOWN] if worker["alive"] else []:

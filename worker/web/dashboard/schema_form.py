@@ -26,8 +26,9 @@ KINDS: Mapping[str, Kind] = {
     "number": "number",
     "boolean": "flag",
 }
-#: Name of the only field if the flow has no schema: all inputs as one JSON object.
-EVERYTHING = "inputs"
+#: Name of the field for inputs that the schema does not name, as one JSON object. No input can have
+#: this name in Python code.
+OTHERS = "*"
 
 
 @dataclass(frozen=True)
@@ -61,24 +62,20 @@ class MissingField(ValueError):
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
     """Return the form fields for a flow's inputs, from the flow's JSON schema.
 
-    A flow without a schema gets a single JSON field. So does a schema that only allows arbitrary
-    names.
+    A flow that accepts inputs of any name has a JSON field for them. A flow without a schema has
+    only this field.
     """
-    if schema is None or (schema.get("additionalProperties") and not schema.get("properties")):
-        return [
-            Field(
-                EVERYTHING,
-                "json",
-                "Inputs",
-                filled="{}",
-                description="The inputs as a JSON object.",
-            )
-        ]
+    schema = {"additionalProperties": True} if schema is None else schema
     required = set(schema.get("required", ()))
-    return [
+    fields = [
         _field(name, _resolved(each, schema), name in required)
         for name, each in schema.get("properties", {}).items()
     ]
+    if schema.get("additionalProperties"):
+        label = "Further inputs" if fields else "Inputs"
+        description = f"{label} as a JSON object."
+        fields.append(Field(OTHERS, "json", label, filled="{}", description=description))
+    return fields
 
 
 def values_of(
@@ -102,16 +99,21 @@ def values_of(
                 raise MissingField("expected a value, but the field is empty")
         except MissingField as error:
             faults[field.name] = str(error)
-    if (
-        [field.name for field in fields] == [EVERYTHING]
-        and fields[0].kind == "json"
-        and EVERYTHING in values
-    ):
-        everything = values[EVERYTHING]
-        if not isinstance(everything, dict):
-            return {}, {EVERYTHING: f"expected a JSON object, got {_short(texts[EVERYTHING])}"}
-        return everything, faults
-    return values, faults
+    others = values.pop(OTHERS, {})
+    if not isinstance(others, dict):
+        faults[OTHERS] = f"expected a JSON object, got {_short(texts[OTHERS])}"
+        return values, faults
+    return {**others, **values}, faults
+
+
+def texts_of(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the form's texts for inputs, by field. ``values_of`` reads them back."""
+    names = {field.name for field in fields if field.name != OTHERS}
+    others = {name: value for name, value in values.items() if name not in names}
+    values = {**values, OTHERS: others} if others else values
+    return {
+        field.name: write(field, values[field.name]) for field in fields if field.name in values
+    }
 
 
 def read(field: Field, text: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from perdure.worker.client.again import changed_budgets, differences
+from perdure.worker.client.again import differences, options_again, submitted_files
 from perdure.worker.domain.fleet import shown
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import Conflict, InvalidInput, RunExists, UnknownFlow
@@ -25,8 +25,8 @@ from perdure.worker.web.dashboard.schema_form import (
     MissingField,
     fields_of,
     is_line,
+    texts_of,
     values_of,
-    write,
 )
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -36,6 +36,8 @@ QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 PAIR = re.compile(rf"\s*(?P<name>{QUOTED.pattern}\s*|[^=\s][^=]*)=(?P<value>.*)")
 #: Prefix of the inputs' field names, so that none clashes with the goal or an option.
 INPUT = "input."
+#: Prefix of the boxes that choose the files of a run that is submitted again.
+FILE = "file:"
 
 
 @dataclass
@@ -67,10 +69,10 @@ def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Res
     """
     if not again:
         return _page(request, runs, flow, Started())
-    run = runs.get(again)
-    info = runs.flows().get(flow or run.flow)
-    form = Started(_filled_again(run, info) if info else {}, before=run)
-    return _page(request, runs, flow or run.flow, form)
+    run, flows = runs.get(again), runs.flows()
+    name = flow or run.flow
+    form = Started(_filled_again(run, flows, name) if name in flows else {}, before=run)
+    return _page(request, runs, name, form)
 
 
 @router.post("/start")
@@ -85,7 +87,8 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
         raise UnknownFlow(
             f"unknown flow {name[:100]!r}. Perhaps the last worker that knows it has shut down"
         )
-    form = Started(filled)
+    again = filled.get("again")
+    form = Started(filled, before=runs.get(again) if again else None)
     inputs, faults = values_of(fields_of(flow_info["inputs"]), _inputs(filled))
     form.faults |= {INPUT + each: text for each, text in faults.items()}
     options = _options(flow_info, form)
@@ -94,6 +97,9 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
         form.faults["goal"] = "expected a goal, but the field is empty"
     if form.faults:
         return _page(request, runs, name, form, 422)
+    if form.before is not None:
+        files = [each for each in submitted_files(form.before) if filled.get(FILE + each)]
+        options["files"] = [runs.file(form.before.id, each) for each in files] or None
     try:
         run = runs.submit(
             name,
@@ -114,23 +120,43 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
     return back(request, "runs", run.id, notice=f"Run {run.id} was submitted.")
 
 
-def _filled_again(run: Run, info: Mapping[str, Any]) -> dict[str, str]:
+def _filled_again(run: Run, flows: Mapping[str, Any], flow: str) -> dict[str, str]:
     """Return the texts of a form that submits a run again, with equal inputs and options."""
+    info, options = flows[flow], options_again(run, flows, flow)
+    budgets = options.get("budgets", {})
     filled = {
         "goal": run.goal,
         "labels": "\n".join(_line(*label) for label in run.labels.items()),
-        "budgets": "\n".join(
-            f"{name}={limit:g}" for name, limit in changed_budgets(run, info).items()
-        ),
-        "model": str(run.details.get("model") or ""),
+        # A rounded limit would be another one.
+        "budgets": "\n".join(f"{name}={json.dumps(limit)}" for name, limit in budgets.items()),
+        "max_rounds": str(options.get("max_rounds", "")),
+        "retry": json.dumps(options["retry"]) if "retry" in options else "",
+        "model": options.get("model", ""),
     }
-    for each in fields_of(info["inputs"]):
-        if each.name in run.inputs:
-            filled[INPUT + each.name] = write(each, run.inputs[each.name])
+    for name, text in texts_of(fields_of(info["inputs"]), run.inputs).items():
+        filled[INPUT + name] = text
     for when in ("before", "after"):
-        for node in info[f"interrupt_{when}"]:
+        for node in options.get(f"interrupt_{when}", info[f"interrupt_{when}"]):
             filled[f"{when}:{node}"] = "on"
-    return filled
+    return filled | {FILE + name: "on" for name in submitted_files(run)}
+
+
+def _changed_by_form(run: Run, info: Mapping[str, Any]) -> list[str]:
+    """Return the goal and inputs of a run that the form of a flow (``info``) would change.
+
+    An empty field is left out, so the flow's default applies.
+    """
+    fields = fields_of(info["inputs"])
+    inputs, _ = values_of(fields, texts_of(fields, run.inputs))
+    properties = (info["inputs"] or {}).get("properties", {})
+    changed = [] if run.goal == run.goal.strip() else ["goal"]
+    for name, value in run.inputs.items():
+        default = properties.get(name, {}).get("default")
+        entered = inputs.get(name, default)
+        # The schema has no default that a function makes. Such a default is mostly empty.
+        if entered != value and (entered or value):
+            changed.append(f"input {name}")
+    return changed
 
 
 def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 200) -> Response:
@@ -147,6 +173,9 @@ def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 
         "key": key,
         "before": form.before,
         "differences": differences(form.before, chosen) if form.before and chosen else [],
+        "changed": _changed_by_form(form.before, chosen) if form.before and chosen else [],
+        "files": submitted_files(form.before) if form.before else [],
+        "FILE": FILE,
         "INPUT": INPUT,
     }
     return page(request, "start.html", status, **context)
@@ -168,6 +197,7 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
         ("labels", _pairs),
         ("budgets", _amounts),
         ("max_rounds", _count),
+        ("retry", _object),
         ("run_id", str.strip),
         ("model", str.strip),
     ):
@@ -235,6 +265,17 @@ def _amounts(text: str) -> dict[str, float]:
         except ValueError as error:
             raise MissingField(f"expected a number for {name}, got {amount[:60]!r}") from error
     return amounts
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MissingField(f"expected a JSON object: {error}") from error
+    if not isinstance(data, dict):
+        raise MissingField(f"expected a JSON object, got {text.strip()[:60]!r}")
+    return data
 
 
 def _count(text: str) -> int:

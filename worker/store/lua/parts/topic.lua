@@ -59,8 +59,8 @@ local function taken_by_another(k, topic)
   if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', topic.run } end
 end
 
--- Return each message that was said under this key to the run that holds the topic, or to one that held
--- it before, as the run's id, its mailbox, the message's number and its content.
+-- Return each message that was said under this key to the topic's holder or an earlier holder: the run's
+-- id, its mailbox, the message's number and its content.
 local function said_to(k, topic, key)
   local found = {}
   for id, nonce in string.gmatch((topic.run or '-') .. ' ' .. topic.nonce .. '\n' .. topic.before, '(%S+) (%S+)') do
@@ -75,8 +75,9 @@ end
 
 local function is_taken(said) return number(call('HGET', said.mailbox, 'say:taken')) >= number(said.place) end
 
--- No run but the one that takes the topic gets these messages, which nobody has taken yet. Signals are
--- read by their numbers, so each stays in its place, with an empty payload, which readers leave out.
+-- The run that takes the topic gets these messages, and no other run does: none has taken them yet.
+-- Signals are read by their numbers, so each stays in its place, with an empty payload, which readers
+-- leave out.
 local function move_messages(messages)
   for _, said in ipairs(messages) do
     local head, payload = match(call('HGET', said.mailbox, 'say:' .. said.place) or '', '^(.*\n)([^\n]*)$')
