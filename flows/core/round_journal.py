@@ -126,9 +126,13 @@ class Journal:
     @property
     def described(self) -> list[str]:
         """The descriptions of the intents of earlier attempts (``describe``)."""
-        keys = {line.partition(" ")[0] for line in self._earlier}
-        parts = (line.partition(" ") for line in self._earlier if line.startswith(ABOUT))
-        return [about for key, _, about in parts if key.removeprefix(ABOUT) in keys]
+        parts = [line.partition(" ") for line in self._earlier if not line.startswith(SETTLED)]
+        keys = {key for key, _, _ in parts}
+        return [
+            about
+            for key, _, about in parts
+            if key.startswith(ABOUT) and key.removeprefix(ABOUT) in keys
+        ]
 
     def describe(self, key: str, about: str) -> None:
         """Keep a description of a command, which is stored with the command's intent.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -210,13 +210,12 @@ class Mailbox:
                 f"wait_for expects 1 to {MOST_NAMES} names of signals, got {len(names)}"
             )
         seconds = None if timeout is None else checked_seconds(timeout)
-        counts = {each: self._needed(each) for each in names}
-        wait = Wait(self._named(name), counts, seconds)
+        wait = Wait(self._named(name), dict.fromkeys(names, 1), seconds)
         if self._has_timed_out(wait):
             return None
         found = self._take_first(names)
         if found is None:
-            self._park(wait)
+            self._park(replace(wait, signals={each: self._needed(each) for each in names}))
         return found
 
     def take(self, name: str) -> ReceivedSignal | None:
@@ -374,7 +373,7 @@ class Mailbox:
         before this wait again, and one more.
         """
         first = self._first_used.get(name)
-        return 1 if first is None else self.used[name] - first + 2
+        return 1 if first is None else self._used(name) - first + 2
 
     def _named(self, name: str | None) -> str:
         if len(self._names) == MOST_WAITS:

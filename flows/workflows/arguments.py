@@ -13,7 +13,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b, sha256
 from pathlib import PurePath
@@ -64,8 +63,8 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
 
     A function counts by its module and its name, and by what it holds: the arguments of
     ``functools.partial``, the object of a method, its defaults, and the variables that a lambda or
-    an inner function has from around it. An object without a form of its own counts by its class
-    and its public fields that are data, other values by their class.
+    an inner function has from around it. A value that is no data counts by its class alone: the
+    fields of a service may change with each call.
     """
     # These attributes are where a function holds values.
     if (
@@ -166,7 +165,7 @@ def _form(value: Any, depth: int, opened: int) -> Any:
             return [_form(each, depth - 1, opened) for each in value]
         return _data(value, depth)
     except Exception:  # An object of the user may raise anything.
-        return [_name_of(type(value)), _public_data(value, depth) if opened else {}]
+        return _name_of(type(value))
 
 
 def _form_of_callable(value: Any, depth: int, opened: int) -> Any:
@@ -189,25 +188,6 @@ def _form_of_callable(value: Any, depth: int, opened: int) -> Any:
     cells = [held(_content(cell)) for cell in getattr(value, "__closure__", None) or ()]
     defaults = held([getattr(value, name, None) for name in ("__defaults__", "__kwdefaults__")])
     return [_name_of(value), cells, defaults]
-
-
-def _public_data(value: Any, depth: int) -> dict[str, Any]:
-    """Return the public fields of an object that are data.
-
-    A dataclass and a model have a form of their own, or none. Cached properties are left out, since
-    an object has them only after their first use.
-    """
-    if isinstance(value, BaseModel) or is_dataclass(value):
-        return {}
-    found = {}
-    for name, each in dict(getattr(value, "__dict__", {})).items():
-        if name.startswith("_") or isinstance(
-            getattr(type(value), name, None), functools.cached_property
-        ):
-            continue
-        with suppress(Exception):  # An object of the user may raise anything.
-            found[name] = _data(each, depth - 1)
-    return found
 
 
 def _data(value: Any, depth: int) -> Any:

@@ -169,8 +169,12 @@ class BaseSteps:
         key = f"patched.{name}"
         if key in self._script.known:
             return True
-        if self._script.is_replaying():
-            return False
+        # It is recorded at once: what the function begins behind it belongs to the new code.
+        journal, record = self.context.journal, name_of_mark(key)
+        if record not in journal.recorded:
+            if self._script.is_replaying():
+                return False
+            journal.record(record, "true")
         self._script.mark(JournalEntry(key, "patched", True))
         return True
 

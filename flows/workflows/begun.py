@@ -22,6 +22,8 @@ from perdure.flows.workflows.step_decisions import answered_key
 BEGUN = f"~begun{SCOPE}"
 #: Scope of the records of steps' results that workers of older releases cannot read.
 WHOLE = f"~whole{SCOPE}"
+#: The fields of a step's record, of which each has one. Users' own records lack them.
+OUTCOMES = {"result", "error", "parts"}
 #: Kinds of waits whose arguments may change while they last: a signal is looked up by its name.
 CHANGEABLE = ("signal", "sleep")
 
@@ -102,12 +104,12 @@ def _recorded(context: RoundContext) -> Iterator[Begun]:
     failed = f"-failed{context.retried}"
     for name in list(context.journal.recorded):
         told = _told(context, name)
-        if told.get("begun") == "step":
+        if told.get("begun") == "step" and name.startswith(BEGUN):
             key, _, retried = name.removeprefix(BEGUN).partition(" ")
             if retried == context.retried:
                 state = "has failed, and is to be tried again"
                 yield Begun(key, state, "step", told["of"], is_fixed=False)
-        elif told.get("kind") == "step" and "of" in told:
+        elif told.get("kind") == "step" and "of" in told and told.keys() & OUTCOMES:
             key = name.removeprefix(WHOLE).removeprefix(SCOPE)
             if "error" not in told:
                 yield Begun(key, "was carried out", "step", told["of"])
@@ -119,7 +121,8 @@ def _waiting(context: RoundContext) -> Iterator[Begun]:
     if context.journal.wait is not None:
         name, text = context.journal.wait
         kind, of = json.loads(text) or ("", "")
-        yield Begun(name, "has begun to wait", kind, of, is_fixed=kind not in CHANGEABLE)
+        if kind:  # Not a wait of ``steps.context``, nor of a worker of an older release.
+            yield Begun(name, "has begun to wait", kind, of, is_fixed=kind not in CHANGEABLE)
 
 
 def _intended(context: RoundContext) -> Iterator[Begun]:

@@ -47,7 +47,7 @@ def is_out_of_time(step: StepRequest, context: RoundContext, policy: Retry) -> b
     within = policy.patience
     if within is None or not context.scope:
         return False
-    name, now = f"{SCOPE}{step.key} failing", time()
+    name, now = f"{SCOPE}{step.key} failing{context.retried}", time()
     began = context.journal.recorded.get(name) or context.journal.record(name, str(now))
     return now - float(began) >= within
 

@@ -117,6 +117,13 @@ def let_time_pass(driver: Driver) -> None:
     driver.sweeper.sweep()
 
 
+def let_deadline_pass(client: Client, run_id: str) -> None:
+    """Make the deadline of a run's open question due. The next sweep gives the default answer."""
+    store = client._store
+    store.redis.hset(store.keys.run(run_id), "i_until", 1)
+    store.redis.zadd(store.keys.due, {run_id: 1})
+
+
 def play(driver: Driver, run: Run) -> Run:
     """Play until the run ends, or waits for a person."""
 

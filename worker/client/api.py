@@ -109,9 +109,10 @@ class ClientApi(ReadApi, Methods):
         """Submit a run once more, as a new run.
 
         The new run has the run's inputs, labels, model, submitted files, limits (``budgets``,
-        ``max_rounds``, ``retry``) and pauses at nodes, unless you pass others. The limits include
-        what was added to them. It does not take over start time, deadline, topic, thread, callback
-        and mailbox. It uses the workers' current code.
+        ``max_rounds``, ``retry``) and pauses at nodes, unless you pass others. Limits and pauses
+        that the submission did not choose come from the new run's flow. The limits include what
+        was added to them. The new run does not take over start time, deadline, topic, thread,
+        callback and mailbox. It uses the workers' current code.
 
         Args:
             flow: Another flow, such as a version that is registered beside the first one. None
@@ -125,13 +126,14 @@ class ClientApi(ReadApi, Methods):
             RunNotFound: No run has this id.
             UnknownFlow: Neither this client nor a live worker knows the flow.
             InvalidInput: The inputs do not fit the flow, or it does not allow the model, or it
-                has no node at which the run pauses.
+                lacks a node at which the submission chose to pause.
         """
-        from perdure.worker.client.again import options_again, submitted_files
+        from perdure.worker.client.again import check_pauses, options_again, submitted_files
 
-        run = self.get(run_id)
+        run, flows = self.get(run_id), self.flows()
         name = flow or run.flow
-        options = options_again(run, self.flows(), name)
+        options = options_again(run, flows, name)
+        check_pauses(run, options, flows, name)
         if model:
             options["model"] = model
         return self.submit(
@@ -169,7 +171,7 @@ class ClientApi(ReadApi, Methods):
             limit: Maximum number of ids. None means all.
 
         Raises:
-            InvalidInput: The query cannot be read.
+            InvalidInput: The query cannot be read or is empty. None means no query.
         """
 
     @abstractmethod
@@ -195,7 +197,7 @@ class ClientApi(ReadApi, Methods):
 
         Raises:
             InvalidInput: Neither flow, status nor query is given, or runs of this status have
-                ended, or the query cannot be read.
+                ended, or the query cannot be read or is empty.
         """
 
     @abstractmethod
@@ -246,6 +248,9 @@ class ClientApi(ReadApi, Methods):
         Returns:
             A result for each run. A run that changed meanwhile is left as it is, and its result
                 says so. An aborted call can be repeated.
+
+        Raises:
+            InvalidInput: The query cannot be read or is empty. None means no query.
         """
 
     @abstractmethod
@@ -270,5 +275,5 @@ class ClientApi(ReadApi, Methods):
 
         Raises:
             InvalidInput: Another status is given, or neither a status nor a query, or the query
-                cannot be read.
+                cannot be read or is empty.
         """

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.worker.client.api import ClientApi
-from perdure.worker.domain.query_line import with_term
+from perdure.worker.domain.query_line import terms_of, with_term
 from perdure.worker.domain.run import Done, RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.domain.stop import StopMode, StopReceipt
@@ -53,11 +53,11 @@ class BulkOperations(ClientApi):
         limit: int | None = None,
     ) -> list[str]:
         before = validation.moment_before(older_than, now)
-        validation.optional_texts(query=query)
+        check_query(query)
         if limit is not None:
             validation.limit(limit)
         # An order by duration or cost would hold for the first page only.
-        line = with_term(query, "sort", None) if query else None
+        line = None if query is None else with_term(query, "sort", None)
         ids: dict[str, None] = {}
         cursor: str | None = None
         while True:
@@ -81,6 +81,7 @@ class BulkOperations(ClientApi):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[StopReceipt]:
+        check_query(query)
         _some_filter("stop", flow, status, query)
         validation.mode(mode)
         validation.notes(reason=reason, requested_by=requested_by)
@@ -191,7 +192,7 @@ def matching_any(
     All statuses are read as one list. If they were read one after the other, a run that changes
     from one status to another meanwhile could be missed.
     """
-    validation.optional_texts(query=query)
+    check_query(query)
     wanted = frozenset(statuses) & RunQuery.of(query or "").statuses
     if not wanted:
         return []
@@ -205,6 +206,20 @@ def matching_any(
         query=with_term(query or "", "status", named),
         limit=limit,
     )
+
+
+def check_query(query: str | None) -> None:
+    """Raise InvalidInput if a query line has no terms. None is valid: it does not limit the runs.
+
+    An empty line matches all runs. A caller that passes one mostly means other runs: the query of
+    a group of errors is empty if no line can choose the group's runs.
+    """
+    validation.optional_texts(query=query)
+    if query is not None and not terms_of(query):
+        raise InvalidInput(
+            f"query: expected a line that chooses runs, such as flow:react, got {query[:40]!r}. "
+            "To act on runs without a query, leave it out (None)"
+        )
 
 
 def live_status(status: RunStatus | str | None) -> RunStatus | None:
@@ -228,8 +243,9 @@ def ended_status(status: RunStatus | str | None, query: str | None = None) -> Ru
     Raises:
         InvalidInput: Runs of this status cannot be deleted, or nothing chooses runs.
     """
+    check_query(query)
     chosen = validation.status(status)
-    if (chosen is None and not query) or (chosen is not None and not chosen.ended):
+    if (chosen is None and query is None) or (chosen is not None and not chosen.ended):
         came = "of any status" if chosen is None else f"that are {chosen.value}"
         raise InvalidInput(
             f"only completed, errored and stopped runs can be deleted, not runs {came}"
@@ -240,5 +256,5 @@ def ended_status(status: RunStatus | str | None, query: str | None = None) -> Ru
 def _some_filter(
     what: str, flow: str | None, status: RunStatus | str | None, query: str | None
 ) -> None:
-    if flow is None and status is None and not query:
+    if flow is None and status is None and query is None:
         raise InvalidInput(f"expected a flow, a status or a query, to choose the runs to {what}")

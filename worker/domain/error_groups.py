@@ -66,7 +66,8 @@ class ErrorGroup(Document):
     query: str
     """Query line that chooses exactly the runs of this group, as for `perdure retry --query`.
 
-    Empty if no query can: a damaged run may have no flow or node.
+    Empty if no query can: a damaged run may have no flow or node. Bulk operations refuse an empty
+    query.
     """
 
 

@@ -64,6 +64,12 @@ FILES = "files"
 #: Field with the protocols to whose clients the run's flow was exposed at its submission. Left out
 #: if it was exposed to none.
 EXPOSED = "exposed"
+#: Field with the names of the limits and pauses that the submission chose or a person raised, as a
+#: JSON list: options of the submission, and ``budgets.NAME``. The others come from the flow. Left
+#: out if the run has no limits and no pauses. Earlier releases did not store it.
+CHOSEN = "chosen"
+#: Options of a submission that CHOSEN may name.
+LIMITS_AND_PAUSES = ("interrupt_before", "interrupt_after", "max_rounds")
 #: Field with the origin of a fork: the run and the step at which it was forked.
 FORKED = "forked"
 #: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run with the
@@ -317,6 +323,21 @@ class Record:
             if budget in limits:
                 limits = {**limits, budget: limits[budget] + from_millionths(self.fields[name])}
         return limits
+
+    @property
+    def chosen(self) -> list[str] | None:
+        """Names of the limits and pauses that were chosen for the run, see CHOSEN.
+
+        None if they are not known: the run has some, and an earlier release stored it.
+        """
+        if CHOSEN not in self.fields:
+            has_some = any(name in self.fields for name in (*LIMITS_AND_PAUSES, "budgets"))
+            return None if has_some else []
+        names = self.json(CHOSEN, [])
+        if not isinstance(names, list):
+            raise DamagedRun(f"run {self.id}: field {CHOSEN!r}: expected a list of names")
+        added = (f"budgets.{name.removeprefix(ADDED)}" for name in _added.names(self.fields))
+        return list(dict.fromkeys((*names, *added)))
 
     @cached_field
     def payers(self) -> tuple[Payer, ...]:

@@ -324,6 +324,8 @@ def _details(record: Record) -> dict[str, Any]:
     details |= {name: record.json(name, []) for name in ("interrupt_before", "interrupt_after")}
     if record.max_rounds is not None:
         details["max_rounds"] = record.max_rounds
+    if record.chosen is not None:
+        details["chosen"] = record.chosen
     if "retry" in record.fields:
         details["retry"] = record.json("retry", {})
     if record.fields.get(EXPOSED):

@@ -100,6 +100,12 @@ class RunDetails(TypedDict, total=False):
     """The nodes after which the run pauses for a person."""
     max_rounds: int
     """Maximum number of cycles, with what was added to it. Left out if there is none."""
+    chosen: list[str]
+    """The limits and pauses that the submission chose or that were raised.
+
+    They are `interrupt_before`, `interrupt_after`, `max_rounds` and `budgets.NAME`. The others come
+    from the flow. Left out if an earlier release of Perdure stored the run without these names.
+    """
     retry: dict[str, Any]
     """The stricter limits for the flow's retry policies that the submission chose.
 

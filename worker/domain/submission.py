@@ -18,7 +18,14 @@ from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import suggest
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.pauses import pause_between, pause_fields
-from perdure.worker.domain.record import EXPOSED, FILES, digest_of, version_of
+from perdure.worker.domain.record import (
+    CHOSEN,
+    EXPOSED,
+    FILES,
+    LIMITS_AND_PAUSES,
+    digest_of,
+    version_of,
+)
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.value_log import first_values
 
@@ -52,6 +59,8 @@ class Submission:
             code can run it.
         given: The inputs as the caller passed them, without the flow's defaults.
         fork: The state that the run takes over if it is a fork. Otherwise None.
+        chosen: Names of the limits and pauses that were chosen, as CHOSEN stores them. None means
+            all that are passed.
     """
 
     flow: str
@@ -75,6 +84,7 @@ class Submission:
     model: str | None = None
     files: tuple[File, ...] = ()
     fork: Fork | None = None
+    chosen: Sequence[str] | None = None
 
     @property
     def first_values(self) -> str | None:
@@ -146,6 +156,9 @@ class Submission:
             check_commands(budgets, self.description["commands"], f"flow {self.flow!r}")
         if budgets:
             fields["budgets"] = canonical(budgets)
+        chosen = self._chosen() if self.chosen is None else list(self.chosen)
+        if chosen or budgets or any(name in fields for name in LIMITS_AND_PAUSES):
+            fields[CHOSEN] = canonical(chosen)
         if self.retry is not None and self.retry.to_data():
             fields["retry"] = canonical(self.retry.to_data())
         pause = pause_between(None, first, self._nodes("interrupt_before"), ())
@@ -225,6 +238,10 @@ class Submission:
     def interrupted_at_once(self) -> bool:
         """Whether the run pauses for a person before its first round."""
         return self.first_node in self._nodes("interrupt_before")
+
+    def _chosen(self) -> list[str]:
+        options = [name for name in LIMITS_AND_PAUSES if getattr(self, name) is not None]
+        return options + [f"budgets.{name}" for name in self.budgets or {}]
 
     def _nodes(self, option: str) -> list[str]:
         nodes = getattr(self, option)

@@ -13,7 +13,7 @@ from perdure.flows.core.retry import tightening
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import describe
 from perdure.worker.domain.fork import Fork
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import LIMITS_AND_PAUSES, Record
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.submission import Submission
 from perdure.worker.domain.token import Scope
@@ -129,6 +129,7 @@ def fork(
         submitted_by=options.get("submitted_by"),
         on_end=on_end_text,
         model=fields.get("model") if model is None else model,
+        chosen=_chosen(record, options),
         fork=replace(begin, asked=storable(asked, "the inputs")),
     )
     return make_run(
@@ -138,6 +139,24 @@ def fork(
         options.get("idempotency_key"),
         options.get("nonce"),
     )
+
+
+def _chosen(record: Record, options: ForkOptions) -> list[str] | None:
+    """Return the names of a fork's limits and pauses that were chosen, for it or its origin.
+
+    Returns:
+        The names. None if they are not known of the origin.
+    """
+    if record.chosen is None:
+        return None
+    passed = [name for name in LIMITS_AND_PAUSES if options.get(name) is not None]
+    budgets = options.get("budgets")
+    inherited = [
+        name
+        for name in record.chosen
+        if name not in passed and (budgets is None or name in LIMITS_AND_PAUSES)
+    ]
+    return [*inherited, *passed, *(f"budgets.{name}" for name in budgets or {})]
 
 
 def _read(

@@ -10,6 +10,7 @@ from perdure.flows.core.json_values import canonical
 from perdure.flows.core.names import BAD_REPLIES
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
+    CHOSEN,
     EARLIER_CYCLES,
     UNFINISHED,
     VALUE,
@@ -64,8 +65,20 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
         DamagedRun: The run's content is damaged already. A new digest would hide that.
     """
     record.check()
-    changed = {"budgets": canonical(dict(limits))}
+    changed = {"budgets": canonical(dict(limits))} | _chosen(record, limits)
     return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+def _chosen(record: Record, limits: Mapping[str, float], *names: str) -> dict[str, str]:
+    """Return the hash field that marks raised limits, and ``names``, as chosen for the run.
+
+    Returns:
+        The field. Empty if an earlier release stored the run without it.
+    """
+    if record.chosen is None:
+        return {}
+    raised = (f"budgets.{each}" for each in limits if limits[each] != record.budgets.get(each))
+    return {CHOSEN: canonical(list(dict.fromkeys((*record.chosen, *names, *raised))))}
 
 
 def is_unfinished(record: Record) -> bool:
@@ -120,6 +133,7 @@ def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[s
         limits = {**limits, "cycles": max(limits["cycles"], in_all)}
     if limits:
         changed["budgets"] = canonical(dict(limits))
+    changed |= _chosen(record, limits, "max_rounds")
     remaining = {
         name: text for name, text in record.fields.items() if name not in ("answer", "output")
     }

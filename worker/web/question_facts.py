@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
@@ -23,6 +24,26 @@ EXPECTED = {
 }
 
 
+class AnsweredQuestion(NamedTuple):
+    """Events of a question that is no longer open.
+
+    Attributes:
+        asked: the event with which the run asked. Its data has the data of the question.
+        resumed: the event with which the run continued. Its data has the answer under ``answer``,
+            unless the answer is null, who answered under ``by``, and the amounts for budgets of
+            this run under ``added``.
+    """
+
+    asked: Event
+    resumed: Event
+
+    @property
+    def approval(self) -> Mapping[str, Any] | None:
+        """The call whose approval was asked for, or None if it was another question."""
+        approval = self.asked.data.get("approval")
+        return approval if isinstance(approval, Mapping) else None
+
+
 def pending(run: Run) -> PendingInterrupt | None:
     """Return a run's open question, or None."""
     return PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
@@ -39,11 +60,16 @@ def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
     return next(iter(runs.inbox(1, below=run.id)), None)
 
 
-def answer_event(runs: AuthorizedClient, run_id: str, interrupt: str) -> Event | None:
-    """Return the event with which a run continued after a question.
+def is_paused_after_node(run: Run) -> bool:
+    """Return whether a run's open question is a pause after a node. No node receives its answer."""
+    interrupt = run.details.get("interrupt")
+    return interrupt is not None and interrupt["kind"] == "after"
 
-    Its data has the answer under ``answer``, unless the answer is null, and who answered under
-    ``by``.
+
+def answered_question(
+    runs: AuthorizedClient, run_id: str, interrupt: str
+) -> AnsweredQuestion | None:
+    """Return the events of a question that is no longer open.
 
     Returns:
         None if the question is not among the run's newest events, or if the run has not continued.
@@ -53,8 +79,27 @@ def answer_event(runs: AuthorizedClient, run_id: str, interrupt: str) -> Event |
         if event.type == "resumed":
             resumed = event
         elif event.type == "interrupted" and event.data.get("interrupt") == interrupt:
-            return resumed
+            return None if resumed is None else AnsweredQuestion(event, resumed)
     return None
+
+
+def answer_event(runs: AuthorizedClient, run_id: str, interrupt: str) -> Event | None:
+    """Return the event with which a run continued after a question (``AnsweredQuestion``).
+
+    Returns:
+        None under the same conditions as ``answered_question``.
+    """
+    answered = answered_question(runs, run_id, interrupt)
+    return None if answered is None else answered.resumed
+
+
+def is_answer_known(resumed: Event) -> bool:
+    """Return whether the event of ``answer_event`` tells the answer.
+
+    The null of a deadline is its default. Another null may stand for an amount that was added to a
+    budget, or for permission to go on.
+    """
+    return "answer" in resumed.data or resumed.data.get("by") == DEADLINE
 
 
 def how_answered(resumed: Event) -> str:

@@ -171,6 +171,41 @@ def test_one_run_gets_a_message_that_is_sent_again_after_its_run_was_stopped(
     assert client.unread(first) == {}
 
 
+def test_a_wait_of_a_resumed_run_does_not_end_by_a_message_that_was_moved(
+    client: Client, settings: Settings
+) -> None:
+    first = client.send("ada", "hello", flow="hearing").run_id
+    play(settings, first)
+    client.send("ada", "two", key="2")
+    client.request_stop(first, mode="now")
+    second = client.send("ada", "two", flow="hearing", key="2").run_id
+    play(settings, second)
+    client.say(second, "bye")
+    play(settings, second)
+    assert client.get(second).answer == "bye"
+    client.resume(first)
+    play(settings, first, rounds=5)
+    assert client.get(first).phase == "parked"
+    client.say(first, "three")
+    play(settings, first)
+    assert client.get(first).answer == "three"
+
+
+def test_a_live_run_that_held_the_thread_before_keeps_its_message(
+    client: Client, settings: Settings
+) -> None:
+    first = client.send("ada", "hello", flow="hearing").run_id
+    play(settings, first)
+    client.send("ada", "two", key="2")
+    client.request_stop(first, mode="now")
+    second = client.send("ada", "other", flow="hearing").run_id
+    client.resume(first)
+    client.request_stop(second, mode="now")
+    assert client.send("ada", "two", flow="hearing", key="2").run_id == first
+    play(settings, first)
+    assert client.get(first).answer == "two"
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["live", "ended"])
 def test_another_text_under_the_key_of_a_heard_message_is_refused(
     client: Client, settings: Settings, ended: bool

@@ -98,6 +98,29 @@ def test_the_command_lists_groups_and_says_what_it_did_not_look_at(
     assert said.out.split("\t")[:3] == ["1", "countdown", "Controller"]
 
 
+@pytest.mark.parametrize("line", ["", " ", '""'])
+def test_an_empty_query_line_does_not_choose_all_runs(
+    client: Client, any_client: Any, line: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, waiting = errored(client, 1), queued(client, 1)
+    for refuses in (
+        lambda: any_client.matching("errored", query=line),
+        lambda: any_client.retry_many(query=line),
+        lambda: any_client.retry_many("countdown", query=line, limit=1),
+        lambda: any_client.delete_many("errored", query=line),
+        lambda: any_client.request_stop_many("countdown", query=line),
+    ):
+        with pytest.raises(InvalidInput, match="None"):
+            refuses()
+    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
+    monkeypatch.setenv("PERDURE_REDIS_URL", settings.redis_url or "")
+    for command in (["retry"], ["delete", "--status", "errored"], ["stop", "--flow", "countdown"]):
+        assert perdure([*command, "--query", line]) == 2
+    assert client.get(failed[0]).status is RunStatus.ERRORED
+    assert client.get(waiting[0]).status is RunStatus.QUEUED
+    assert len(any_client.runs(query=line).runs) == 2 and any_client.error_groups(query=line).groups
+
+
 def test_a_query_line_chooses_what_is_stopped_retried_and_deleted(
     client: Client, any_client: Any
 ) -> None:

@@ -425,6 +425,28 @@ def test_a_run_is_submitted_again_with_its_limits_pauses_and_files(
     assert [file.name for file in client.files(third.id)] == ["a b.txt"]
 
 
+def test_a_form_whose_earlier_run_is_gone_goes_on_without_it(
+    visitor: Visitor, client: Client
+) -> None:
+    run = client.submit("listless", "g", files=[File("a.txt", b"x")])
+    form = visitor.see(f"/start?again={run.id}")
+    client.request_stop(run.id)
+    client.delete(run.id)
+    wrong = visitor.send(form, "/start", goal="mine")
+    assert wrong.status == 422 and f"Run {run.id} does not" in wrong.text and "a.txt" in wrong.text
+    assert wrong.form("/start").fields["goal"] == "mine"
+    assert visitor.send(wrong, "/start").status == 200
+    assert [(each.goal, client.files(each.id)) for each in client.runs()] == [("mine", [])]
+
+
+def test_boxes_of_the_flows_own_pauses_are_no_choice(visitor: Visitor, client: Client) -> None:
+    visitor.send(visitor.see("/start?flow=listless"), "/start", goal="g")
+    (run,) = client.runs()
+    assert run.details["chosen"] == []
+    visitor.send(visitor.see(f"/start?again={run.id}"), "/start", **{"before:Executor": "on"})
+    assert client.runs().runs[0].details["chosen"] == ["interrupt_before"]
+
+
 def test_the_form_names_what_it_cannot_take_over(visitor: Visitor, client: Client) -> None:
     run = client.submit("order", " g\n", {"what": " tea ", "how_many": 2})
     assert (
@@ -435,6 +457,7 @@ def test_the_form_names_what_it_cannot_take_over(visitor: Visitor, client: Clien
     paused = client.submit("countdown", "g", {"rounds": 1}, interrupt_before=["Controller"])
     page = visitor.see(f"/start?again={paused.id}&flow=trouble")
     assert "waited for a person before Controller" in page.text
+    assert 'id="fault-before"' in page.html
 
 
 @pytest.mark.slow

@@ -10,8 +10,10 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.example_flows import exposed_flows  # noqa: F401 -- registers flows
-from tests.support.round_driver import playing
+from tests.support.redis_servers import until
+from tests.support.round_driver import driving, playing
 from tests.support.threaded_server import serving
+from tests.support.workflow_effects import let_deadline_pass
 
 pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.exposed_flows",))
 
@@ -65,6 +67,19 @@ def test_a_form_for_a_question_that_was_answered_says_whether_the_answer_counts(
     result = call(settings, "asks", {"goal": "question"}, user)
     told = "no longer open: it was answered by bob" in result.content[0].text
     assert (told, result.is_error) == (not counts, not counts)
+
+
+def test_a_form_after_the_deadline_of_a_question_whose_default_is_null_does_not_count(
+    client: Client, settings: Settings
+) -> None:
+    def be_late() -> None:
+        [waiting] = client.inbox()
+        let_deadline_pass(client, waiting.run_id)
+        with driving(settings) as driver:
+            until(lambda: (driver.sweeper.sweep(), not [*client.inbox()])[1], "the default answer")
+
+    result = call(settings, "asks_in_time", {"goal": "g"}, accepting({"answer": "left"}, be_late))
+    assert result.is_error and "no longer open: its deadline passed" in result.content[0].text
 
 
 def test_the_tool_answer_without_an_answer_leaves_the_question_open(

@@ -11,8 +11,11 @@ import pytest
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
 from tests.support.example_flows import exposed_flows  # noqa: F401 -- registers flows
+from tests.support.redis_servers import until
+from tests.support.round_driver import Driver, playing
 from tests.support.runs_in_every_status import play
 from tests.support.threaded_server import serving
+from tests.support.workflow_effects import let_deadline_pass
 
 pytestmark = pytest.mark.settings(flow_modules=("tests.support.example_flows.exposed_flows",))
 
@@ -98,6 +101,67 @@ def test_an_output_for_a_question_of_another_response_answers_nothing(
     answer = send(http, [output(asking, "left")], previous_response_id="another")
     assert answer.status_code == 422
     assert client.get(asking).status is RunStatus.INTERRUPTED
+
+
+@pytest.mark.parametrize("shown_by", ["the top", "the run between"])
+def test_a_question_below_is_answered_by_any_exposed_run_above_whose_response_showed_it(
+    client: Client, http: httpx2.Client, settings: Settings, shown_by: str
+) -> None:
+    flows = ["hides_down", "hands_down", "asks"]
+    with playing(settings):
+        asked = send(http, "go", model="hands_down", inputs={"flows": flows}, background=False)
+        top = asked.json()["id"]
+        [waiting] = client.inbox()
+        between = client.get(waiting.run_id).details["parent"]
+        hidden = client.get(between).details["parent"]
+        [call] = asked.json()["output"]
+        answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "left"}
+        for wrong in (hidden, client.submit("talk", "another").id):
+            refused = send(http, [answer], previous_response_id=wrong)
+            assert refused.status_code == 422 and wrong in refused.json()["error"]["message"]
+        assert client.get(waiting.run_id).status is RunStatus.INTERRUPTED
+        previous = top if shown_by == "the top" else between
+        for _ in range(2):  # the second is sent again
+            done = send(http, [answer], previous_response_id=previous, background=False)
+            assert (done.status_code, done.json().get("id")) == (200, previous), done.text
+            assert done.json()["status"] == "completed"
+    assert client.get(top).answer == client.get(waiting.run_id).answer == "left"
+
+
+def test_an_answer_after_the_deadline_of_a_question_whose_default_is_null_is_refused(
+    client: Client, http: httpx2.Client, driver: Driver
+) -> None:
+    run_id = client.submit("asks_in_time", "question").id
+    driver.play()
+    let_deadline_pass(client, run_id)
+    until(lambda: (driver.sweep_and_play(), client.get(run_id).status.ended)[1], "the answer")
+    late = send(http, [output(run_id, "left")])
+    assert (late.status_code, late.json()["error"]["code"]) == (409, "stale")
+    assert "deadline" in late.json()["error"]["message"]
+    assert send(http, [output(run_id, "null")]).json()["id"] == run_id
+
+
+def test_the_same_amount_for_a_budget_again_changes_nothing(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = client.submit("asks", "budget").id
+    play(settings, run_id)
+    [waiting] = client.inbox()
+    for _ in range(2):
+        again = send(http, [output(run_id, "100", waiting.id)])
+        assert (again.status_code, again.json()["id"]) == (200, run_id)
+    assert client.get(run_id).details["budgets"]["tokens"] == 110
+
+
+def test_an_output_for_a_pause_after_a_node_lets_the_run_go_on(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = client.submit("talk", "go", interrupt_after=["Controller"]).id
+    play(settings, run_id)
+    [waiting] = client.inbox()
+    for _ in range(2):
+        assert send(http, [output(run_id, "ok", waiting.id)]).json()["id"] == run_id
+    assert client.get(run_id).answer == "you said go"
 
 
 def test_a_third_turn_keeps_the_roles_of_the_turns_before(

@@ -11,7 +11,7 @@ from perdure.worker.errors import Conflict, MailboxFull, Taken
 from perdure.worker.operations.operation import OPERATIONS, Owner
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth.authenticate import Forbidden
-from perdure.worker.web.auth.permissions import AuthorizedClient
+from perdure.worker.web.auth.permissions import AuthorizedClient, errors_name
 from tests.support.cases import EachCase, cases_of
 
 #: Arguments without a default, by their names.
@@ -158,3 +158,17 @@ def test_errors_name_keys_topics_and_chats_as_the_caller_sent_them(client: Clien
         with pytest.raises(kind) as error:
             call()
         assert sent in str(error.value) and "ann/" not in str(error.value), sent
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see /data/b and alpha/beta", "see /data/b and alpha/beta"),
+        ("the key 'a/b' is taken; a/b, a/b.", "the key 'b' is taken; b, b."),
+        ("a/bc, xa/b, /a/b and a/b/c", "a/bc, xa/b, /a/b and a/b/c"),
+    ],
+)
+def test_only_whole_names_in_an_error_are_replaced(text: str, expected: str) -> None:
+    with pytest.raises(Conflict) as error, errors_name({"a/b": "b"}):
+        raise Conflict(text)
+    assert str(error.value) == expected

@@ -14,7 +14,12 @@ from perdure import Client, FileReference, RunStatus, Steps, workflow
 from perdure.flows.commands.approval import Approved, read_answer
 from perdure.worker.settings import Settings
 from tests.support.chat_ui_clients import AgUiPage, AiSdkPage, events_of
-from tests.support.example_flows import chat_flow, live_text  # noqa: F401 -- registers flows
+from tests.support.example_flows import (  # noqa: F401 -- registers flows
+    chat_flow,
+    ends_and_pauses,
+    exposed_flows,
+    live_text,
+)
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, playing
 from tests.support.runs_in_every_status import play
@@ -121,8 +126,13 @@ def test_a_message_of_the_ai_sdk_is_answered_and_an_approval_goes_on_with_it(
     assert run_of(http, "chatting", answered) == run_id
     play(settings, run_id)
     assert http.get(AI_SDK.format("chatting") + "/c1/stream").status_code == 204, "it has ended"
-    again = http.post(AI_SDK.format("chatting"), json=answered, params=LATER)
-    assert again.status_code == 409, "an answer counts once"
+    other = json.loads(json.dumps(answered))
+    other["messages"][-1]["parts"][5]["approval"]["approved"] = False
+    late = http.post(AI_SDK.format("chatting"), json=other, params=LATER)
+    assert (late.status_code, late.json()["type"]) == (409, "urn:perdure:stale")
+    page.finished = ""
+    page.take(http.post(AI_SDK.format("chatting"), json=answered).text.splitlines())
+    assert pay["output"] == "paid 3" and page.finished == "stop", "the same answer again"
     assert client.get(run_id).answer == 'Done: "paid 3"'
 
 
@@ -168,6 +178,85 @@ def test_a_refusal_over_the_ai_sdk_reaches_the_run_and_leaves_a_valid_message(
     later = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
     [seen] = [part for part in later.parts if part["type"] == "tool-pay"]
     assert seen["state"] == "output-available" and seen["output"]["refused"] == "too dear"
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        ({"approved": True}, "paid 3"),
+        ({"approved": True, "editedArgs": {"amount": 2}}, "paid 2"),
+        ({"approved": False, "reason": "too dear"}, "too dear"),
+        ({"approved": False}, "refused"),
+        (None, "refused"),
+    ],
+)
+def test_the_same_decision_of_ag_ui_again_streams_what_follows(
+    client: Client, http: httpx2.Client, settings: Settings, payload: Any, shown: str
+) -> None:
+    asked = {"id": "m1", "role": "user", "content": "tea"}
+    run_id = run_of(http, "chatting", thread(asked))
+    play(settings, run_id)
+    talk = AgUiPage([asked]).take(watched(http, run_id, "ag-ui"))
+    [interrupt] = talk.finished["outcome"]["interrupts"]
+    status = "cancelled" if payload is None else "resolved"
+    entry = {"interruptId": interrupt["id"], "status": status, "payload": payload}
+    body = thread(*talk.messages, resume=[entry])
+    assert run_of(http, "chatting", body) == run_id
+    play(settings, run_id)
+    for _ in range(2):
+        again = AgUiPage([*talk.messages])
+        again.take(http.post(AG_UI.format("chatting"), json=body).text.splitlines())
+        [result] = [
+            each for each in again.messages if each.get("toolCallId") == interrupt["toolCallId"]
+        ]
+        assert shown in result["content"] and again.finished["outcome"] == {"type": "success"}
+    entry |= {"status": "resolved", "payload": {"approved": True, "editedArgs": {"amount": 9}}}
+    other = http.post(AG_UI.format("chatting"), json=body, params=LATER)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:perdure:stale")
+
+
+def test_the_same_amount_of_ag_ui_again_streams_what_follows(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = client.submit("asks", "budget").id
+    play(settings, run_id)
+    [waiting] = client.inbox()
+    entry = {"interruptId": f"{run_id}/{waiting.id}", "status": "resolved"}
+    for amount, status in ((100, 200), (100, 200), (50, 409)):
+        body = thread(resume=[{**entry, "payload": {"tokens": amount}}])
+        answer = http.post(AG_UI.format("asks"), json=body, params=LATER)
+        assert answer.status_code == status, answer.text
+    assert client.get(run_id).details["budgets"]["tokens"] == 110
+
+
+def test_an_answer_of_ag_ui_to_a_pause_after_a_node_lets_the_run_go_on(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    run_id = client.submit("relay", "g", interrupt_after=["Fetch"]).id
+    play(settings, run_id)
+    [waiting] = client.inbox()
+    entry = {"interruptId": f"{run_id}/{waiting.id}", "status": "resolved", "payload": {}}
+    for _ in range(2):
+        assert run_of(http, "relay", thread(resume=[entry])) == run_id
+    play(settings, run_id)
+    assert client.get(run_id).answer == "reported"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_approvals_of_the_ai_sdk_the_one_whose_question_is_open_is_the_answer(
+    client: Client, http: httpx2.Client, settings: Settings, is_first: bool
+) -> None:
+    run_id = run_of(http, "chatting", chat(says("tea")))
+    play(settings, run_id)
+    page = AiSdkPage().take(watched(http, run_id, "ai-sdk"))
+    pay = page.parts[5]
+    pay |= {"state": "approval-responded"}
+    pay["approval"] |= {"approved": True}
+    earlier = {**pay, "approval": {"id": f"{run_id}/0:7", "approved": True}, "toolCallId": "x"}
+    page.parts.insert(6 if is_first else 5, earlier)
+    assert run_of(http, "chatting", chat(says("tea"), page.message())) == run_id
+    play(settings, run_id)
+    assert client.get(run_id).answer == 'Done: "paid 3"'
 
 
 @pytest.mark.parametrize("answer", ["approve", {"refuse": "too dear"}])
@@ -591,12 +680,14 @@ def test_the_approval_of_a_run_below_is_asked_at_a_call_that_its_answer_closes(
         entry = {"interruptId": interrupt["id"], "status": "resolved"}
         entry["payload"] = {"approved": approved}
         body = thread(*talk.messages, resume=[entry])
-        talk.take(http.post(path, json=body).text.splitlines())
-        assert talk.finished["outcome"] == {"type": "success"}
-        [result] = [
-            each for each in talk.messages if each.get("toolCallId") == interrupt["toolCallId"]
-        ]
-        assert json.loads(result["content"])["approved"] is approved
+        for _ in range(2):  # the second is sent again
+            again = AgUiPage([*talk.messages])
+            again.take(http.post(path, json=body).text.splitlines())
+            assert again.finished["outcome"] == {"type": "success"}
+            [result] = [
+                each for each in again.messages if each.get("toolCallId") == interrupt["toolCallId"]
+            ]
+            assert json.loads(result["content"])["approved"] is approved
 
 
 def test_the_end_of_ag_uis_run_says_that_the_run_used_up_its_cycles_or_why_it_was_stopped(

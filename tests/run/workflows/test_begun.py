@@ -13,6 +13,7 @@ from perdure import (
     Client,
     File,
     Retry,
+    RoundContext,
     Run,
     RunStatus,
     Settings,
@@ -57,8 +58,15 @@ def child(steps: Steps, goal: str) -> str:
 
 
 def before(steps: Steps) -> None:
+    marked(steps)
     if "weigh" in BEFORE or ("patched" in BEFORE and steps.patched("weigh")):
         steps.step(effect, "weigh", name="weigh", idempotent=True)
+
+
+def marked(steps: Steps | AsyncSteps) -> None:
+    """Raise ValueError if the run does not take the new code that the test has from the beginning."""
+    if "marked" in BEFORE and not steps.patched("new"):
+        raise ValueError("the run took the old way")
 
 
 @workflow("begun_children")
@@ -88,6 +96,7 @@ def doubt(steps: Steps) -> list[Any]:
 
 @workflow("begun_gather")
 async def gather(steps: AsyncSteps) -> list[Any]:
+    marked(steps)
     if "weigh" in BEFORE or ("patched" in BEFORE and steps.patched("weigh")):
         await steps.step(effect, "weigh", name="weigh", idempotent=True)
     works = (steps.step(effect, each, name="do", idempotent=True) for each in ORDER)
@@ -221,6 +230,76 @@ def test_patched_is_false_before_what_was_begun(settings: Settings, each_case: E
         assert DONE["weigh"] == 0
 
     each_case(cases_of(BEGIN), check)
+
+
+def test_patched_stays_true_behind_what_it_let_begin(
+    settings: Settings, each_case: EachCase
+) -> None:
+    def check(flow: str) -> None:
+        nothing()
+        BEFORE.append("marked")
+        run_id = begin(settings, f"begun_{flow}")
+        if flow == "slept":
+            wake(settings, run_id)
+        run = play_on(settings, run_id)
+        assert run.status is RunStatus.COMPLETED, run.error
+
+    each_case(cases_of(BEGIN), check)
+
+
+def test_a_step_may_be_in_doubt_twice(settings: Settings) -> None:
+    run_id = begin(settings, "begun_doubt")
+    DEADLY["charge a"] += 1
+    run = play_on(settings, run_id)
+    assert run.status is RunStatus.COMPLETED, run.error
+    assert DONE["charge a"] == 3
+
+
+class Meter:
+    """A service whose fields change with each call."""
+
+    calls = 0
+
+    def read(self, name: str) -> str:
+        self.calls += 1
+        return effect(name)
+
+
+METER = Meter()
+
+
+@workflow("begun_meter")
+def metered(steps: Steps) -> list[Any]:
+    return list(
+        steps.gather(
+            Step(METER.read, each, name="read", idempotent=True, retry=FAST)
+            for each in ("a", "pay")
+        )
+    )
+
+
+@workflow("begun_napping")
+def napping(steps: Steps) -> str:
+    steps.context.sleep(0)
+    return str(steps.step(effect, "a", idempotent=True))
+
+
+def looks_like_a_record(context: RoundContext) -> str:
+    told = context.once("next", lambda: {"kind": "step", "of": "x"})
+    context.once("other", lambda: {"begun": "step"})
+    return effect("pay") if told else ""
+
+
+@workflow("begun_once")
+def onced(steps: Steps) -> str:
+    return str(steps.step(looks_like_a_record, idempotent=True, retry=FAST))
+
+
+@pytest.mark.parametrize("flow", ["begun_meter", "begun_napping", "begun_once"])
+def test_unchanged_code_does_not_diverge(settings: Settings, flow: str) -> None:
+    run_id = begin(settings, flow)
+    run = play_on(settings, run_id)
+    assert run.status is RunStatus.COMPLETED, run.error
 
 
 def test_a_retry_by_a_person_forgets_a_step_that_failed(settings: Settings) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from perdure import (
+    CircularFlow,
     Command,
     ControllerExecutorFlow,
     FatalError,
     Finish,
+    Node,
     RoundContext,
     command,
     register,
@@ -41,3 +44,15 @@ class Talking(ControllerExecutorFlow):
     def note(self, context: RoundContext) -> int:
         """Note the step."""
         return context.step
+
+
+@register("hearing")
+class Hearing(CircularFlow):
+    """Waits for a message, and answers with it."""
+
+    topology = (Node("Hear", "hear"),)
+
+    def hear(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        signal = context.wait_for("say")
+        answer = None if signal is None else signal.payload
+        return {self.early_exit_key: True, "answer": answer, "status": "finished"}

@@ -161,6 +161,39 @@ class Delegates(CircularFlow):
         return {self.early_exit_key: True, "answer": context.child("private", "question")}
 
 
+@register("hands_down")
+class HandsDown(CircularFlow):
+    """Has a question asked by the first of its input ``flows``, which hands it to the next."""
+
+    expose = ("mcp", "openai")
+    topology = (Node("Controller", "send", role="controller"),)
+
+    def send(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        flow, *others = context.inputs["flows"]
+        inputs = {"flows": others} if others else None
+        return {self.early_exit_key: True, "answer": context.child(flow, "question", inputs)}
+
+
+@register("hides_down")
+class HidesDown(HandsDown):
+    """As ``hands_down``, and exposed to no other client."""
+
+    expose = ()
+
+
+@register("asks_in_time")
+class AsksInTime(CircularFlow):
+    """Asks a question. At its deadline, the answer is null."""
+
+    expose = ("mcp", "openai")
+    topology = (Node("Controller", "ask", role="controller"),)
+
+    def ask(self, state: dict[str, Any], context: RoundContext) -> Any:
+        if not context.answered:
+            return Interrupt("left or right?", deadline=3600)
+        return {self.early_exit_key: True, "answer": {"told": context.answer}}
+
+
 class Unit(BaseModel):
     """A unit of weight."""
 

@@ -200,6 +200,8 @@ def output(call_id: str = "a/b:c/3:1", **more: Any) -> dict[str, Any]:
 
 USER = {"role": "user", "content": "on"}
 CALL = {"type": "function_call", "name": "question", "arguments": "{}", "call_id": "a/b:c/3:1"}
+#: A stored item of the assistant, as clients send it that do not repeat its content.
+REFERENCE = {"type": "item_reference", "id": "fc_1"}
 
 
 @pytest.mark.parametrize(
@@ -211,6 +213,22 @@ CALL = {"type": "function_call", "name": "question", "arguments": "{}", "call_id
         ([{"role": "tool", "tool_call_id": "r/1:1", "content": "x"}], [("r", "1:1", "x")], False),
         ([USER, CALL, output()], [("a/b:c", "3:1", "yes")], False),
         ([output("r/1:1"), CALL, output()], [("a/b:c", "3:1", "yes")], False),
+        ([USER, REFERENCE, output()], [("a/b:c", "3:1", "yes")], False),
+        (
+            [USER, REFERENCE, output("r/1:1"), REFERENCE, output()],
+            [("a/b:c", "3:1", "yes")],
+            False,
+        ),
+        (
+            [USER, {"type": "reasoning", "summary": []}, output()],
+            [("a/b:c", "3:1", "yes")],
+            False,
+        ),
+        (
+            [USER, {"type": "custom_tool_call", "call_id": "c"}, output()],
+            [("a/b:c", "3:1", "yes")],
+            False,
+        ),
         ([USER, CALL, output(), USER], [("a/b:c", "3:1", "yes")], True),
         ([USER, CALL, output(), {"role": "assistant", "content": "done"}, USER], [], True),
         ([output("call_1"), USER], [], True),
@@ -230,6 +248,7 @@ def test_the_new_items_of_a_request_have_the_answer_to_a_question(
         ([{"role": "tool", "tool_call_id": "call_1", "content": "yes"}], "made by no run"),
         ([USER, output()], "message beside the answer"),
         ([CALL, USER, output()], "message beside the answer"),
+        ([REFERENCE, USER, output()], "message beside the answer"),
         ([{"role": "developer", "content": "be brief"}, output()], "message beside the answer"),
         ([output(), output(output="no")], "one question at a time"),
         ([output("call_1"), output()], "one question at a time"),

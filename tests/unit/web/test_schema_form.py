@@ -132,6 +132,23 @@ def test_inputs_that_the_schema_does_not_name_have_a_field_of_their_own(form: Mo
     assert form.values_of(fields, form.texts_of(fields, values)) == (values, {})
 
 
+def test_an_input_of_any_name_has_its_own_field(form: ModuleType) -> None:
+    fields = form.fields_of(
+        {"properties": {"*": {"type": "string"}}, "additionalProperties": {"type": "integer"}}
+    )
+    assert len({field.name for field in fields}) == 2
+    values = {"*": "a", "b": 2}
+    assert form.values_of(fields, form.texts_of(fields, values)) == (values, {})
+
+
+@pytest.mark.parametrize("value", [7, True, {"a": 1}, [1, None], [["a"]], [], ""])
+@pytest.mark.parametrize("name", ["tags", "where", "what", "note", "how_many", "colour", "gift"])
+def test_an_input_of_an_older_schema_is_written(
+    form: ModuleType, fields: Any, name: str, value: Any
+) -> None:
+    assert isinstance(form.texts_of(fields, {name: value})[name], str)
+
+
 def test_a_reference_to_itself_is_asked_as_json(form: ModuleType) -> None:
     schema = {
         "properties": {"tree": {"$ref": "#/$defs/Tree"}},

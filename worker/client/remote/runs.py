@@ -278,7 +278,7 @@ class RemoteBulk(RemoteReads, BulkOperations):
         limit: int | None = None,
     ) -> list[StopReceipt]:
         not_here(requested_by=requested_by, submitted_by=submitted_by)
-        if query or limit is not None:  # One request for each run, so none takes long.
+        if query is not None or limit is not None:  # One request for each run, so none takes long.
             return super().request_stop_many(flow, status, mode, reason, query=query, limit=limit)
         validation.mode(mode)
         validation.notes(reason=reason)
@@ -294,7 +294,7 @@ class RemoteBulk(RemoteReads, BulkOperations):
         limit: int | None = None,
     ) -> list[Done]:
         not_here(submitted_by=submitted_by)
-        if query or limit is not None:
+        if query is not None or limit is not None:
             return super().retry_many(flow, query=query, limit=limit)
         return _done(self._tell("POST", "/retries", {"flow": flow}))
 
@@ -308,7 +308,7 @@ class RemoteBulk(RemoteReads, BulkOperations):
         limit: int | None = None,
     ) -> list[Done]:
         not_here(submitted_by=submitted_by)
-        if query or limit is not None:
+        if query is not None or limit is not None:
             return super().delete_many(status, flow, older_than, query=query, limit=limit)
         validation.moment_before(older_than, None)
         wanted = ended_status(status)

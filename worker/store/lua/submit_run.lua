@@ -19,7 +19,8 @@
 --   existing ID         The idempotency key has this run, with the same content.
 --   conflict ID         The idempotency key has this run, with other content.
 --   exists ID           Another run has this id.
---   heard ID NUMBER     Run ID, which held the topic, has heard the message [said] under this number.
+--   heard ID NUMBER     Run ID, which held the topic, has heard the message [said] under this number, or
+--                       is live and will.
 --   said_other ID       The key [said] belongs to another message, which was said to run ID.
 --   taken ID            Another live run, ID, holds the topic.
 --   damaged KEY         A key or field is damaged: nothing is written.
@@ -71,7 +72,7 @@ if arg.topic then
     moving = said_to(k, topic, arg.said)
     for _, said in ipairs(moving) do
       if arg.said_content and said.content ~= arg.said_content then return { 'said_other', said.id } end
-      if is_taken(said) then return { 'heard', said.id, said.place } end
+      if is_heard(said, topic) then return { 'heard', said.id, said.place } end
     end
   end
   refusal = taken_by_another(k, topic)

@@ -29,7 +29,11 @@ from perdure.worker.web.api.routes import (
 from perdure.worker.web.auth import AuthorizedClient, Scope
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.event_stream import TextSource
-from perdure.worker.web.question_facts import answer_event, how_answered
+from perdure.worker.web.question_facts import (
+    answered_question,
+    how_answered,
+    is_paused_after_node,
+)
 from perdure.worker.web.services import RouteServices
 from perdure.worker.web.ui_streams.ag_ui import AgUiWriter
 from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
@@ -41,6 +45,7 @@ from perdure.worker.web.ui_streams.requests import (
     ChatMessage,
     answer_to,
     decided_calls,
+    is_answer_of,
     key_of,
     of_ag_ui,
     of_ai_sdk,
@@ -233,15 +238,17 @@ def _answer(
     """Answer a run's question. For the result see ``respond``.
 
     The response is that of the run which showed the question. It begins with the answer, also if a
-    run below has asked.
+    run below has asked. At a pause after a node, the run goes on whatever the answer.
 
     Raises:
         Stale: The question is no longer open, and has another answer.
         RunNotFound: The run that asks was deleted, or is another owner's.
         UnsupportedPart: The message with the answer has files.
     """
+    said = _to_open_question(runs, said)
     asking, interrupt = said.reference.asking, said.reference.interrupt
-    pending = PendingInterrupt.of(runs.get(asking))
+    run = runs.get(asking)
+    pending = PendingInterrupt.of(run)
     if pending is not None and pending.id == interrupt:
         if said.message is not None and said.message.files:
             raise UnsupportedPart(
@@ -251,20 +258,35 @@ def _answer(
                 "run has ended"
             )
         answer = answer_to(pending, said)
-        calls = decided_calls(pending, said, answer)
+        if is_paused_after_node(run):
+            answer = {}
+        approval = (pending.data or {})["approval"] if pending.kind == "approval" else None
+        calls = decided_calls(said, approval, answer.get("answer"))
         with suppress(Stale):  # Another answer came first.
             runs.resume(asking, interrupt=interrupt, **answer)
             start = response_start(runs, asking)
             return said.reference.run_id, None if start is None else behind(start), calls
-    resumed = answer_event(runs, asking, interrupt)
-    given = None if resumed is None else resumed.data.get("answer")
-    if resumed is not None and given is not None and given == said.payload:
-        return said.reference.run_id, behind(resumed.id), said.calls
-    how = "" if resumed is None else f": {how_answered(resumed)}"
+    answered = answered_question(runs, asking, interrupt)
+    if answered is not None and is_answer_of(answered, said):
+        calls = decided_calls(said, answered.approval, answered.resumed.data.get("answer"))
+        return said.reference.run_id, behind(answered.resumed.id), calls
+    how = "" if answered is None else f": {how_answered(answered.resumed)}"
     raise Stale(
         f"question {interrupt} of run {asking} is no longer open{how}. This answer changes "
         f"nothing. Read the run: perdure show {asking}"
     )
+
+
+def _to_open_question(runs: AuthorizedClient, said: ChatAnswer) -> ChatAnswer:
+    """Return the request's answer to an open question, or its newest answer if none is open."""
+    if not said.others:
+        return said
+    for each in (said, *said.others):
+        with suppress(RunNotFound):
+            pending = PendingInterrupt.of(runs.get(each.reference.asking))
+            if pending is not None and pending.id == each.reference.interrupt:
+                return each
+    return said
 
 
 def _taken(runs: AuthorizedClient, taken: Taken) -> Taken:

@@ -9,6 +9,7 @@ Scopes and owners are enforced here and nowhere else.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -65,10 +66,13 @@ def errors_name(sent_names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except PerdureError as error:
-        text = str(error)
-        for stored, sent in sent_names.items():
-            text = text.replace(repr(stored), repr(sent)).replace(stored, sent)
-        error.args = (text,)
+        if sent_names:
+            quoted = {repr(stored): repr(sent) for stored, sent in sent_names.items()}
+            shown = {**sent_names, **quoted}
+            names = "|".join(re.escape(each) for each in sorted(shown, key=len, reverse=True))
+            # A path, or a longer name, may have a stored name in it.
+            whole = rf"(?<![\w/])(?:{names})(?![\w/])"
+            error.args = (re.sub(whole, lambda match: shown[match[0]], str(error)),)
         raise
 
 

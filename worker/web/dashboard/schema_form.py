@@ -26,8 +26,8 @@ KINDS: Mapping[str, Kind] = {
     "number": "number",
     "boolean": "flag",
 }
-#: Name of the field for inputs that the schema does not name, as one JSON object. No input can have
-#: this name in Python code.
+#: Name of the field for inputs that the schema does not name, as one JSON object. If an input has
+#: this name, the field has a longer one.
 OTHERS = "*"
 
 
@@ -42,6 +42,7 @@ class Field:
             flow's default applies.
         filled: The field's initial text.
         choices: The possible values, as JSON text and label.
+        is_others: Whether the field has all inputs that the schema does not name.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Field:
     choices: tuple[tuple[str, str], ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    is_others: bool = False
 
 
 class MissingField(ValueError):
@@ -74,7 +76,12 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
     if schema.get("additionalProperties"):
         label = "Further inputs" if fields else "Inputs"
         description = f"{label} as a JSON object."
-        fields.append(Field(OTHERS, "json", label, filled="{}", description=description))
+        name = OTHERS
+        while name in schema.get("properties", {}):
+            name += OTHERS
+        fields.append(
+            Field(name, "json", label, filled="{}", description=description, is_others=True)
+        )
     return fields
 
 
@@ -88,32 +95,32 @@ def values_of(
     """
     values: dict[str, Any] = {}
     faults: dict[str, str] = {}
+    others: dict[str, Any] = {}
     for field in fields:
         text = texts.get(field.name, "")
         try:
             if field.kind == "flag":
                 values[field.name] = bool(text)
+            elif field.is_others and text.strip():
+                others = read(field, text)
+                if not isinstance(others, dict):
+                    raise MissingField(f"expected a JSON object, got {_short(text)}")
             elif text.strip():
                 values[field.name] = read(field, text)
             elif field.required:
                 raise MissingField("expected a value, but the field is empty")
         except MissingField as error:
             faults[field.name] = str(error)
-    others = values.pop(OTHERS, {})
-    if not isinstance(others, dict):
-        faults[OTHERS] = f"expected a JSON object, got {_short(texts[OTHERS])}"
-        return values, faults
-    return {**others, **values}, faults
+    return (values if faults else {**others, **values}), faults
 
 
 def texts_of(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, str]:
     """Return the form's texts for inputs, by field. ``values_of`` reads them back."""
-    names = {field.name for field in fields if field.name != OTHERS}
+    names = {field.name for field in fields if not field.is_others}
     others = {name: value for name, value in values.items() if name not in names}
-    values = {**values, OTHERS: others} if others else values
-    return {
-        field.name: write(field, values[field.name]) for field in fields if field.name in values
-    }
+    own = {name: value for name, value in values.items() if name in names}
+    own |= {field.name: others for field in fields if field.is_others and others}
+    return {field.name: write(field, own[field.name]) for field in fields if field.name in own}
 
 
 def read(field: Field, text: str) -> Any:
@@ -153,10 +160,13 @@ def write(field: Field, value: Any) -> str:
         case "text" | "long":
             return str(value)
         case "lines" | "line_or_lines":
-            items = [value] if isinstance(value, str) else list(map(str, value))
-            if all(map(is_line, items)) and _as_json_texts("\n".join(items)) is None:
+            items = value if isinstance(value, list) else [value]
+            if (
+                all(isinstance(each, str) and is_line(each) for each in items)
+                and _as_json_texts("\n".join(items)) is None
+            ):
                 return "\n".join(items)
-            # A text with a line break would come back as two.
+            # A text with a line break would come back as two. An older schema had other values.
             return json.dumps(value)
         case _:
             return json.dumps(

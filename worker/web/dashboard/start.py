@@ -14,10 +14,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from perdure.worker.client.again import differences, options_again, submitted_files
+from perdure.worker.client.again import (
+    differences,
+    lost_pause_text,
+    lost_pauses,
+    options_again,
+    submitted_files,
+)
 from perdure.worker.domain.fleet import shown
 from perdure.worker.domain.run import Run
-from perdure.worker.errors import Conflict, InvalidInput, RunExists, UnknownFlow
+from perdure.worker.errors import Conflict, InvalidInput, RunExists, RunNotFound, UnknownFlow
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.page import Filled, PageRoute, back, page
 from perdure.worker.web.dashboard.schema_form import (
@@ -71,7 +77,12 @@ def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Res
         return _page(request, runs, flow, Started())
     run, flows = runs.get(again), runs.flows()
     name = flow or run.flow
-    form = Started(_filled_again(run, flows, name) if name in flows else {}, before=run)
+    form = Started(before=run)
+    if name in flows:
+        options = options_again(run, flows, name)
+        form.filled = _filled_again(run, flows[name], options)
+        for option, nodes in lost_pauses(options, flows[name]).items():
+            form.faults[option.removeprefix("interrupt_")] = lost_pause_text(option, nodes)
     return _page(request, runs, name, form)
 
 
@@ -87,8 +98,9 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
         raise UnknownFlow(
             f"unknown flow {name[:100]!r}. Perhaps the last worker that knows it has shut down"
         )
-    again = filled.get("again")
-    form = Started(filled, before=runs.get(again) if again else None)
+    form = Started(filled)
+    if again := filled.get("again"):
+        _find_before(runs, again, form)
     inputs, faults = values_of(fields_of(flow_info["inputs"]), _inputs(filled))
     form.faults |= {INPUT + each: text for each, text in faults.items()}
     options = _options(flow_info, form)
@@ -120,9 +132,32 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
     return back(request, "runs", run.id, notice=f"Run {run.id} was submitted.")
 
 
-def _filled_again(run: Run, flows: Mapping[str, Any], flow: str) -> dict[str, str]:
-    """Return the texts of a form that submits a run again, with equal inputs and options."""
-    info, options = flows[flow], options_again(run, flows, flow)
+def _find_before(runs: Runs, run_id: str, form: Started) -> None:
+    """Set the run that a form submits again. The form goes on without it if it is gone.
+
+    The fault then names the files that are gone with it.
+    """
+    try:
+        form.before = runs.get(run_id)
+    except RunNotFound:
+        names = [each.removeprefix(FILE) for each in form.filled if each.startswith(FILE)]
+        form.filled = {
+            name: text
+            for name, text in form.filled.items()
+            if name != "again" and not name.startswith(FILE)
+        }
+        if names:
+            form.faults["form"] = (
+                f"Run {run_id[:100]} does not exist any more, so these files are gone: "
+                f"{', '.join(names)}. Send the form again to submit a run without them."
+            )
+
+
+def _filled_again(run: Run, info: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of a form that submits a run again, with equal inputs and ``options``.
+
+    ``info`` is the flow of the new run.
+    """
     budgets = options.get("budgets", {})
     filled = {
         "goal": run.goal,
@@ -209,11 +244,11 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
                 form.faults[name] = str(error)
     for when in ("before", "after"):
         # The boxes state the complete list, including the nodes that the flow itself interrupts at.
-        # Without boxes in the form, the flow's own list applies.
-        if f"{when}?" in form.filled:
-            options[f"interrupt_{when}"] = [
-                node for node in flow_info["nodes"] if form.filled.get(f"{when}:{node}")
-            ]
+        # An equal list is no choice. Without boxes in the form, the flow's own list applies too.
+        option = f"interrupt_{when}"
+        nodes = [node for node in flow_info["nodes"] if form.filled.get(f"{when}:{node}")]
+        if f"{when}?" in form.filled and set(nodes) != set(flow_info[option]):
+            options[option] = nodes
     return options
 
 

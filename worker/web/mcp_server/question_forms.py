@@ -86,12 +86,13 @@ def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer 
 def may_be_answer(stored: Any, result: ElicitResult) -> bool:
     """Return whether a form may have the answer that a run has stored.
 
-    The form is that of a question that is no longer open, so the question's kind is not known.
+    The form is that of a question that is no longer open, so the question's kind is not known. No
+    form has the answer null.
     """
     filled = result.content or {}
     decision = "refuse" if result.action == "decline" else filled.get("decision")
     worded = {str(decision): str(filled.get("text") or "").strip()}
-    return stored in (filled.get("answer"), decision, worded)
+    return stored is not None and stored in (filled.get("answer"), decision, worded)
 
 
 def _check_fits(

@@ -40,6 +40,7 @@ from perdure.worker.web.mcp_server.tools import (
 from perdure.worker.web.question_facts import (
     answer_event,
     how_answered,
+    is_answer_known,
     open_question,
     pending,
     question_key,
@@ -191,8 +192,9 @@ def _other_answer(runs: AuthorizedClient, run_id: str, results: Mapping[str, Eli
             resumed = answer_event(runs, child or run_id, question)
         except RunNotFound:
             continue
-        stored = None if resumed is None else resumed.data.get("answer")
-        if resumed is not None and stored is not None and not may_be_answer(stored, result):
+        if resumed is None or not is_answer_known(resumed):
+            continue
+        if not may_be_answer(resumed.data.get("answer"), result):
             return (
                 f"Question {question} of run {child or run_id} is no longer open: "
                 f"{how_answered(resumed)}. This answer does not count."

@@ -29,6 +29,9 @@ CALL_SEPARATOR = "/"
 
 #: Roles of messages that are no work of the assistant.
 MESSAGE_ROLES = frozenset({"user", "system", "developer"})
+#: Types of the assistant's items, besides those that end with ``_call``. A client may send a
+#: reference instead of an item of an earlier response.
+ASSISTANT_ITEMS = frozenset({"item_reference", "reasoning"})
 #: Beginning of a goal that is a conversation (``goal_of``), and of each of its turns.
 TURN = r"(?:system|developer|user|assistant|tool): "
 CONVERSATION = re.compile(rf"(?s){TURN}.*\n\n{TURN}")
@@ -216,15 +219,14 @@ def read_output(text: str) -> Any:
 
 def _new_items(items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the items of a request after the last item of the assistant."""
-    last = max(
-        (
-            number
-            for number, item in enumerate(items, 1)
-            if item.get("role") == "assistant" or item.get("type") == "function_call"
-        ),
-        default=0,
-    )
+    last = max((number for number, item in enumerate(items, 1) if _is_assistants(item)), default=0)
     return items[last:]
+
+
+def _is_assistants(item: Mapping[str, Any]) -> bool:
+    """Return whether the assistant has made an item of a conversation."""
+    kind = str(item.get("type"))
+    return item.get("role") == "assistant" or kind in ASSISTANT_ITEMS or kind.endswith("_call")
 
 
 def goal_of(

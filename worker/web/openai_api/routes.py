@@ -43,6 +43,8 @@ from perdure.worker.web.openai_api.streams import chat_error, stream_chat, strea
 from perdure.worker.web.question_facts import (
     answer_event,
     how_answered,
+    is_answer_known,
+    is_paused_after_node,
     open_question,
     pending,
 )
@@ -239,7 +241,7 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None 
     """Answer a run's question with the output of a function call, and return the run.
 
     For a question of a run below, return the run whose response showed the question. A repeated
-    answer changes nothing.
+    answer changes nothing. At a pause after a node, the run goes on whatever the output is.
 
     Args:
         previous: The response that the client names as the previous one.
@@ -252,11 +254,10 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None 
     """
     runs.caller.require(Scope.READ)
     runs.caller.require(Scope.ANSWER)
-    run = answerable_run(runs, "openai", output.run_id)
-    if previous not in (None, output.run_id, run.id):
-        raise InvalidInput(f"the call was made by run {output.run_id}, not {previous}")
+    run = _shown_by(runs, output, previous)
     answer, add = read_output(output.text), None
-    waiting = pending(runs.get(output.run_id))
+    asking = runs.get(output.run_id)
+    waiting = pending(asking)
     if waiting is None or waiting.id != output.question:
         _check_same(runs, output, answer)
         return run
@@ -265,7 +266,7 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None 
         budget = str((waiting.data or {})["budget"])
         amounts = answer.get("add", answer) if isinstance(answer, dict) else answer
         given, add = None, amounts if isinstance(amounts, dict) else {budget: amounts}
-    elif waiting.kind == "pause" and given == "":
+    elif is_paused_after_node(asking) or (waiting.kind == "pause" and given == ""):
         given = None
     try:
         runs.resume(output.run_id, given, add, output.question)
@@ -274,14 +275,45 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None 
     return runs.get(run.id)
 
 
+def _shown_by(runs: AuthorizedClient, output: PersonsOutput, previous: str | None) -> Run:
+    """Return the run whose response showed the question that an output answers.
+
+    It is the run that asks, or a run above it.
+
+    Args:
+        previous: The response that the client names as the previous one. None, or the run that
+            asks: the question was shown by the nearest exposed run.
+
+    Raises:
+        InvalidInput: The previous response is of no exposed run at or above the run that asks.
+        RunNotFound: Neither the run that asks nor a run above it is exposed.
+    """
+    run = answerable_run(runs, "openai", output.run_id)
+    while previous not in (None, output.run_id, run.id):
+        wrong = InvalidInput(
+            f"the call was made by run {output.run_id}, whose question response {previous} did not "
+            f"show; expected previous_response_id {run.id}"
+        )
+        parent = run.details.get("parent")
+        if parent is None:
+            raise wrong
+        try:
+            run = answerable_run(runs, "openai", parent)
+        except RunNotFound:
+            raise wrong from None
+    return run
+
+
 def _check_same(runs: AuthorizedClient, output: PersonsOutput, answer: Any) -> None:
     """Raise Stale if a question that is no longer open has another answer than this one.
 
-    The answer is not known if its event is gone, or if it was null: an amount for a budget, say.
+    The answer is not known if its event is gone, or if the question was about a budget
+    (``is_answer_known``).
     """
     resumed = answer_event(runs, output.run_id, output.question)
-    given = None if resumed is None else resumed.data.get("answer")
-    if resumed is not None and given is not None and given != answer:
+    if resumed is None or not is_answer_known(resumed):
+        return
+    if resumed.data.get("answer") != answer:
         raise Stale(
             f"question {output.question} of run {output.run_id} is no longer open: "
             f"{how_answered(resumed)}. This answer does not count. GET "

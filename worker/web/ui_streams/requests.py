@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from perdure.worker.web.message_files import (
     named_apart,
     plain_type,
 )
+from perdure.worker.web.question_facts import AnsweredQuestion, is_answer_known
 from perdure.worker.web.ui_streams.ai_sdk import INTERRUPT
 from perdure.worker.web.ui_streams.tool_results import arguments_of
 from perdure.worker.web.ui_streams.writer import UiToolCall
@@ -144,6 +146,8 @@ class ChatAnswer:
         calls: the tool calls of the conversation that have no result.
         message: the answer as a message of the chat. It counts if the question is no longer open.
             None: the answer is no text.
+        others: the other answers in the request, to questions that may be the open one. The newest
+            is first.
     """
 
     reference: QuestionReference
@@ -152,6 +156,7 @@ class ChatAnswer:
     is_cancelled: bool = False
     calls: Sequence[UiToolCall] = ()
     message: ChatMessage | None = None
+    others: Sequence[ChatAnswer] = ()
 
 
 class ApprovalPayload(ChatBody):
@@ -176,7 +181,13 @@ def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
         answers = [part for part in last.parts if _is_answered(part)]
         if not answers:
             raise InvalidInput("the last message is an assistant's, and answers no approval")
-        return _answer(answers[-1]["approval"], _open_calls(last.parts))
+        calls = _open_calls(last.parts)
+        newest = _answer(answers.pop()["approval"], calls)
+        others = []
+        for part in reversed(answers):
+            with suppress(InvalidInput):  # It is an approval of another server.
+                others.append(_answer(part["approval"], calls))
+        return replace(newest, others=others)
     place = max(
         (number for number, each in enumerate(chat.messages) if each.role == "user"), default=None
     )
@@ -230,7 +241,7 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
         InvalidInput: the answer does not fit the kind of the question.
     """
     if pending.kind == "approval":
-        return {"answer": "refuse" if answer.is_cancelled else _decision(answer.payload)}
+        return {"answer": _decision_in(answer)}
     if answer.is_cancelled:
         raise InvalidInput(
             f"a question of kind {pending.kind!r} cannot be cancelled; answer it, or stop the run"
@@ -247,25 +258,49 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
     return {"answer": answer.payload}
 
 
+def is_answer_of(answered: AnsweredQuestion, answer: ChatAnswer) -> bool:
+    """Return whether a question that is no longer open has this answer.
+
+    Of an approval, the decisions are compared, and of a budget, the added amounts. If the stored
+    answer is not known (``is_answer_known``), each answer that is no text counts as the same.
+    """
+    stored = answered.resumed.data
+    if answered.approval is not None:
+        try:
+            return read_answer(stored.get("answer")) == read_answer(_decision_in(answer))
+        except InvalidInput:
+            return False
+    if answer.is_cancelled:
+        return False
+    if is_answer_known(answered.resumed):
+        return bool(stored.get("answer") == answer.payload)
+    return bool(stored["added"] == answer.payload) if "added" in stored else answer.message is None
+
+
 def decided_calls(
-    pending: PendingInterrupt, answer: ChatAnswer, taken: Mapping[str, Any]
+    answer: ChatAnswer, approval: Mapping[str, Any] | None, decision: Any
 ) -> list[UiToolCall]:
     """Return a conversation's open tool calls, with the person's decision in the call it is about.
 
     The AI SDK's requests have the decision in the call already. AG-UI's do not.
 
     Args:
-        taken: the arguments of ``resume``, from ``answer_to``.
+        approval: the call whose approval was asked for, from the data of the question. None: it was
+            another question.
+        decision: the answer to the approval.
     """
     decided = list(answer.calls)
-    if pending.kind != "approval":
+    if approval is None:
         return decided
-    below = None if answer.reference.run_id == pending.run_id else pending.run_id
+    reference = answer.reference
+    below = None if reference.run_id == reference.asking else reference.asking
+    args = approval.get("args")
+    asked_args = args if isinstance(args, Mapping) else {}
     calls = [call for call in decided if call.approved is not None]
-    approved = isinstance(read_answer(taken["answer"]), Approved)
-    named = [call for call in calls or decided if call.name == pending.command]
+    approved = isinstance(read_answer(decision), Approved)
+    named = [call for call in calls or decided if call.name == approval.get("command")]
     if named:
-        call = max(named, key=lambda each: each.fits(pending.args))
+        call = max(named, key=lambda each: each.fits(asked_args))
         decided[decided.index(call)] = replace(call, approved=approved, below=below)
     return decided
 
@@ -285,6 +320,11 @@ def key_of(protocol: str, flow: str, chat_id: str, message: ChatMessage, more: A
     if message.files:
         subject.append([each.reference.data for each in message.files])
     return f"chat:{_digest(canonical(subject))}"
+
+
+def _decision_in(answer: ChatAnswer) -> Any:
+    """Return the answer to an approval, in the form that ``resume`` takes."""
+    return "refuse" if answer.is_cancelled else _decision(answer.payload)
 
 
 def _decision(payload: Any) -> Any:

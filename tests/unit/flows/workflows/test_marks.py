@@ -24,6 +24,8 @@ from perdure import (
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds import registry
 from perdure.flows.rounds.waits import Mailbox
+from perdure.flows.workflows.begun import Begun
+from perdure.flows.workflows.scripts import PlainScript
 from tests.support.flow_registry import own_registry
 
 #: The finished steps of a test.
@@ -226,3 +228,12 @@ def test_a_map_of_an_older_release_keeps_its_answers() -> None:
     assert isinstance(same, Advance) and "arguments" not in same.summary
     other = play(mapping(["b", "a"]), turns)
     assert isinstance(other, Advance) and other.summary["arguments"] == ["children"]
+
+
+def test_a_step_that_the_round_has_begun_is_ahead_of_the_function() -> None:
+    script = object.__new__(PlainScript)
+    script._left, script.known = {}, {}
+    script.begun = {"pay.2": Begun("pay.2", "was carried out", "step", "digest")}
+    assert script.place_ahead("step", "pay", "digest") == 0
+    assert script.place_ahead("step", "pay", "other") is None
+    assert script.place_ahead("ask", "pay", "digest") is None

@@ -60,20 +60,25 @@ local function taken_by_another(k, topic)
 end
 
 -- Return each message that was said under this key to the topic's holder or an earlier holder: the run's
--- id, its mailbox, the message's number and its content.
+-- id and phase, its mailbox, the message's number and its content.
 local function said_to(k, topic, key)
   local found = {}
   for id, nonce in string.gmatch((topic.run or '-') .. ' ' .. topic.nonce .. '\n' .. topic.before, '(%S+) (%S+)') do
     local other = keys_of_other(k, id)
-    if pcall('HGET', other.run, 'nonce') == nonce then
+    local own, phase = unpack(pcall('HMGET', other.run, 'nonce', 'phase')) -- an error has no elements
+    if own == nonce then
       local place, content = known_signal(other.mailbox, 'say', key)
-      if place then found[#found + 1] = { id = id, mailbox = other.mailbox, place = place, content = content } end
+      if place then found[#found + 1] = { id = id, phase = phase, mailbox = other.mailbox, place = place, content = content } end
     end
   end
   return found
 end
 
-local function is_taken(said) return number(call('HGET', said.mailbox, 'say:taken')) >= number(said.place) end
+-- Return whether its run has taken a message, or will: an earlier holder that went on after a stop.
+local function is_heard(said, topic)
+  local goes_on = said.id ~= topic.run and not ENDED[said.phase] and said.phase ~= 'stopped'
+  return goes_on or number(call('HGET', said.mailbox, 'say:taken')) >= number(said.place)
+end
 
 -- The run that takes the topic gets these messages, and no other run does: none has taken them yet.
 -- Signals are read by their numbers, so each stays in its place, with an empty payload, which readers
