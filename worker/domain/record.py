@@ -7,6 +7,7 @@ prefix, and a cache of the names of content fields.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -328,14 +329,18 @@ class Record:
     def chosen(self) -> list[str] | None:
         """Names of the limits and pauses that were chosen for the run, see CHOSEN.
 
-        None if they are not known: the run has some, and an earlier release stored it.
+        None if they are not known: the run has some, and an earlier release stored it, or the field
+        is damaged. Only ``again`` uses it, so it keeps no run from being read.
         """
         if CHOSEN not in self.fields:
             has_some = any(name in self.fields for name in (*LIMITS_AND_PAUSES, "budgets"))
             return None if has_some else []
-        names = self.json(CHOSEN, [])
-        if not isinstance(names, list):
-            raise DamagedRun(f"run {self.id}: field {CHOSEN!r}: expected a list of names")
+        try:
+            names = json.loads(self.fields[CHOSEN])
+        except (ValueError, RecursionError):
+            return None
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            return None
         added = (f"budgets.{name.removeprefix(ADDED)}" for name in _added.names(self.fields))
         return list(dict.fromkeys((*names, *added)))
 
