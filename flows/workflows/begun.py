@@ -15,10 +15,10 @@ from perdure.flows.core.json_values import canonical
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, is_older
-from perdure.flows.workflows.requests import Request
+from perdure.flows.workflows.requests import Request, StepRequest
 from perdure.flows.workflows.step_decisions import answered_key
 
-#: Scope of the records of requests that were begun (``mark_begun``).
+#: Scope of the records of steps that failed and are tried again (``mark_begun``).
 BEGUN = f"~begun{SCOPE}"
 #: Scope of the records of steps' results that workers of older releases cannot read.
 WHOLE = f"~whole{SCOPE}"
@@ -70,11 +70,12 @@ def begun_requests(context: RoundContext) -> dict[str, Begun]:
     return {each.key: each for each in found}
 
 
-def mark_begun(context: RoundContext, request: Request) -> None:
-    """Record that a request was begun: a question, or a step that failed and is tried again."""
-    name = _name_of_mark(request.key, context)
+def mark_begun(context: RoundContext, step: StepRequest) -> None:
+    """Record that a step has failed and is tried again."""
+    # A retry of the run by a person tries a failed step again. The record then does not count.
+    name = f"{BEGUN}{step.key} {context.retried}"
     if name not in context.journal.recorded:
-        context.journal.record(name, canonical({"begun": request.kind, "of": request.of}))
+        context.journal.record(name, canonical({"begun": step.kind, "of": step.of}))
 
 
 def digest_of_all(requests: Sequence[Request]) -> str:
@@ -84,19 +85,12 @@ def digest_of_all(requests: Sequence[Request]) -> str:
     return digest_of([[each.key, each.of] for each in requests])
 
 
-def _name_of_mark(key: str, context: RoundContext) -> str:
-    """Return the name of the record that a request was begun.
-
-    A retry of the run by a person tries a failed step again, so the record then does not count.
-    """
-    return f"{BEGUN}{key} {context.retried}"
-
-
 def _answered(context: RoundContext) -> Iterator[Begun]:
     key = answered_key(context)
     if key is not None:
-        told = _told(context, _name_of_mark(key, context))
-        yield Begun(key, "was answered by a person", told.get("begun", ""), told.get("of", ""))
+        # The question has the digest, since an attempt that asked another one may have been lost.
+        of = str((context.asked or {}).get("asks_of", ""))
+        yield Begun(key, "was answered by a person", "ask" if of else "", of)
 
 
 def _recorded(context: RoundContext) -> Iterator[Begun]:

@@ -398,9 +398,8 @@ class WorkflowRound:
             if not fault:
                 self.faults = {key: told for key, told in self.faults.items() if key != request.key}
                 return [JournalEntry(request.key, "ask", answer, of=request.of)]
-        mark_begun(self._context, request)
-        asked = interrupt_of(request, fault)
-        return replace(asked, data={**asked.data, **retry_mark(self._context)})
+        asked, about = interrupt_of(request, fault), {"asks_of": request.of}
+        return replace(asked, data={**asked.data, **about, **retry_mark(self._context)})
 
     def _wait(self, request: Request) -> list[JournalEntry]:
         assert isinstance(request, WaitRequest)

@@ -136,8 +136,9 @@ class PendingInterrupt(Document):
 
     @property
     def shown_data(self) -> Any:
-        """The JSON beside the question, without the name under which a workflow asks."""
-        data = {name: value for name, value in (self.data or {}).items() if name != "asks"}
+        """The JSON beside the question, without what a workflow notes of it for itself."""
+        own = ("asks", "asks_of")
+        data = {name: value for name, value in (self.data or {}).items() if name not in own}
         return data["data"] if data.keys() == {"data"} else data
 
     @property
