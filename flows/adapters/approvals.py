@@ -121,7 +121,7 @@ def called_at(steps: AsyncSteps, name: str, compared: Any) -> int | None:
 
 
 def is_asked_first(steps: AsyncSteps, call: AgentCall, name: str, compared: Any) -> bool | None:
-    """Return what the run did about a call that its agent makes now.
+    """Return how the run dealt with a call that its agent makes now.
 
     Args:
         name: the name of the call's step.

@@ -75,7 +75,7 @@ class _Script:
         self._journal = journal
         #: The marks of the function in this round. Each round has its own list.
         self.marks: list[JournalEntry] = []
-        #: What the round has begun and the function has not come to yet. Each round has its own.
+        #: Begun requests that the function has not come to yet. Each round has its own.
         self.begun: Mapping[str, Begun] = {}
         self.known = {entry.key: entry for entry in journal}
         #: Keys of the entries that the function has not asked for yet.
@@ -126,7 +126,7 @@ class _Script:
             found = entry.kind, name_of(key), entry.of
             if found == (kind, name, of) and not self.is_pending(key):
                 return place
-        # What the round has begun comes behind the journal's entries.
+        # Begun requests come behind the journal's entries.
         begun = {(each.kind, name_of(each.key), each.of) for each in self.begun.values()}
         return len(self._left) if kind == "step" and (kind, name, of) in begun else None
 

@@ -126,7 +126,7 @@ class Run(Document):
 
     @property
     def title(self) -> str:
-        """What the run does, on a line for people: its goal, or its only command.
+        """The run's goal, or its only command, on a line for people.
 
         For a run without a goal, these are the beginnings of its inputs: ``city=Oslo days=3``.
         """

@@ -1,4 +1,4 @@
-"""What a round has begun is the next entry of its journal: other code must come to it first."""
+"""Begun requests are the next entries of the journal: changed code must come to them first."""
 
 from __future__ import annotations
 

@@ -34,8 +34,11 @@ def test_a_wait_ends_by_its_time_and_the_next_by_a_signal() -> None:
 
 def test_a_named_wait_ends_by_its_name() -> None:
     mailbox = Mailbox()
+    with pytest.raises(Parked, match="under the name 'cool_down'"):
+        RoundContext(goal="g", mailbox=Mailbox()).sleep("1h", name="cool_down")
     mailbox.let_time_pass("cool_down")
     RoundContext(goal="g", mailbox=mailbox).sleep("1h", name="cool_down")
+    assert mailbox.parked is None
 
 
 @pytest.mark.parametrize(
