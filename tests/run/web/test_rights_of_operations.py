@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, RunNotFound
+from perdure import Client, RunNotFound, Settings
 from perdure.worker.errors import Conflict, MailboxFull, Taken
 from perdure.worker.operations.operation import OPERATIONS, Owner
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth.authenticate import Forbidden
-from perdure.worker.web.auth.permissions import AuthorizedClient, errors_name
+from perdure.worker.web.auth.own_names import errors_name
+from perdure.worker.web.auth.permissions import AuthorizedClient
 from tests.support.cases import EachCase, cases_of
+from tests.support.example_flows import waits  # noqa: F401 -- registers flows
+from tests.support.runs_in_every_status import play
 
 #: Arguments without a default, by their names.
 SAMPLES: dict[str, Any] = {
@@ -172,3 +175,19 @@ def test_only_whole_names_in_an_error_are_replaced(text: str, expected: str) -> 
     with pytest.raises(Conflict) as error, errors_name({"a/b": "b"}):
         raise Conflict(text)
     assert str(error.value) == expected
+
+
+def test_a_caller_sees_topics_as_sent_and_others_see_them_as_stored(
+    client: Client, settings: Settings
+) -> None:
+    ann = AuthorizedClient(client, Caller("ann", frozenset({Scope.SUBMIT, Scope.READ})))
+    run = ann.submit("payment", "g", topic="order:1")
+    play(settings, run.id)
+    root = AuthorizedClient(client, Caller("root", frozenset({Scope.ADMIN})))
+    for caller, topic in ((ann, "order:1"), (root, "ann/order:1")):
+        [listed] = caller.runs()
+        verdict = caller.why(run.id)
+        shown = [caller.get(run.id).details, listed.details, verdict.details]
+        assert [each["topic"] for each in shown] == [topic] * 3
+        assert f" {topic}" in verdict.sentence
+    assert run.details["topic"] == "order:1"

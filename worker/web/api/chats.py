@@ -36,21 +36,17 @@ from perdure.worker.web.question_facts import (
 )
 from perdure.worker.web.services import RouteServices
 from perdure.worker.web.ui_streams.ag_ui import AgUiWriter
+from perdure.worker.web.ui_streams.ag_ui_requests import AgUiInput, of_ag_ui
 from perdure.worker.web.ui_streams.ai_sdk import AiSdkWriter
-from perdure.worker.web.ui_streams.frames import behind, response_start
-from perdure.worker.web.ui_streams.requests import (
-    AgUiInput,
-    AiSdkChat,
+from perdure.worker.web.ui_streams.ai_sdk_requests import AiSdkChat, of_ai_sdk
+from perdure.worker.web.ui_streams.answers import (
     ChatAnswer,
-    ChatMessage,
     answer_to,
     decided_calls,
     is_answer_of,
-    key_of,
-    of_ag_ui,
-    of_ai_sdk,
-    topic_of,
 )
+from perdure.worker.web.ui_streams.frames import behind, response_start
+from perdure.worker.web.ui_streams.requests import ChatMessage, key_of, topic_of
 from perdure.worker.web.ui_streams.writer import UiToolCall
 
 FlowOfChat = Annotated[str, Path(description="The flow that answers.", examples=["assistant"])]

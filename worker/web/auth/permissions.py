@@ -9,15 +9,13 @@ Scopes and owners are enforced here and nowhere else.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from perdure.flows.core.errors import PerdureError
 from perdure.flows.core.files import BYTES, File, artifact_name
 from perdure.flows.core.outcomes import Turn
 from perdure.flows.core.thread_messages import ThreadMessage
@@ -45,6 +43,7 @@ from perdure.worker.operations.session import not_found
 from perdure.worker.operations.threads import messages_of, topic_of
 from perdure.worker.store.lookups import is_there
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
+from perdure.worker.web.auth.own_names import as_sent, errors_name, own_name
 
 R = TypeVar("R")
 #: Maximum number of runs to read for one page (``python -m benchmarks search``). So the cost of a
@@ -54,26 +53,6 @@ RUNS_READ_PER_PAGE = 1500
 RUNS_READ_FOR_ALL = 15_000
 #: Largest page size that a request may ask for.
 MAX_PAGE_SIZE = 1000
-
-
-@contextmanager
-def errors_name(sent_names: Mapping[str, str]) -> Iterator[None]:
-    """Name things in the texts of errors as the caller sent them, not as they are stored.
-
-    Args:
-        sent_names: The sent names by the stored ones.
-    """
-    try:
-        yield
-    except PerdureError as error:
-        if sent_names:
-            quoted = {repr(stored): repr(sent) for stored, sent in sent_names.items()}
-            shown = {**sent_names, **quoted}
-            names = "|".join(re.escape(each) for each in sorted(shown, key=len, reverse=True))
-            # A path, or a longer name, may have a stored name in it.
-            whole = rf"(?<![\w/])(?:{names})(?![\w/])"
-            error.args = (re.sub(whole, lambda match: shown[match[0]], str(error)),)
-        raise
 
 
 class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
@@ -127,7 +106,8 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
             result = operation.perform(self._session, bound)
         if operation.owner is Owner.CALLER:
             self._check_own(result)
-        return result
+        shown: R = as_sent(result, caller.name)
+        return shown
 
     # read
 
@@ -416,7 +396,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
 
     def _own(self, name: str) -> str:
         """Return the name under which the caller's idempotency key or topic is stored."""
-        return f"{self.caller.name}/{name}"
+        return own_name(self.caller.name, name)
 
     def _owned(self, run_id: str, scope: Scope) -> None:
         """Raise an error unless the caller has the scope for a run.

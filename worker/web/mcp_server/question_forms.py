@@ -77,7 +77,9 @@ def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer 
         case "approval" | "in_doubt", decision:
             return PersonsAnswer(decision)
         case "budget", _:
-            return PersonsAnswer(add={str((waiting.data or {})["budget"]): filled["amount"]})  # type: ignore[dict-item]
+            amount = filled["amount"]
+            assert isinstance(amount, int | float)  # _check_fits has refused other values
+            return PersonsAnswer(add={str((waiting.data or {})["budget"]): amount})
         case "question", _:
             return PersonsAnswer(filled["answer"])
     return PersonsAnswer() if filled["continue"] is True else None
