@@ -89,10 +89,10 @@ class RunExists(PerdureError):
 
 
 class Conflict(PerdureError):
-    """Raised when the idempotency key was used before, for different content.
+    """Raised when the idempotency key or nonce was used before, for different content.
 
     Attributes:
-        run_id: the id of the run that the key belongs to. Empty if it is not known.
+        run_id: the id of the run that the key or nonce belongs to. Empty if it is not known.
     """
 
     code = "conflict"

@@ -39,6 +39,13 @@ MAX_NAMES_BYTES = 16 * 1024
 #: Largest accepted number of seconds. Beyond it, a count of days is meaningless, and a whole number
 #: may not fit a float.
 FARTHEST = 1e20
+#: Field of a run's hash with the beginning of the digest of the submission's arguments, if the
+#: caller passed a nonce: a repeated call has the same. It is not part of the run's content. Earlier
+#: releases did not store it.
+SUBMITTED_AS = "submitted_as"
+#: Digits of the digest in this field, which every read of the run carries. They need not resist
+#: attacks: a caller's calls are only compared with the caller's own runs.
+SUBMITTED_AS_DIGITS = 16
 When = datetime | timedelta | float
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,12 @@ from perdure.flows.core.retry import tightening
 from perdure.worker.domain.fleet import check_announced, describe
 from perdure.worker.domain.record import KEY_SALT, Record, version_of
 from perdure.worker.domain.run import Run
-from perdure.worker.domain.submission import Submission, from_now
+from perdure.worker.domain.submission import (
+    SUBMITTED_AS,
+    SUBMITTED_AS_DIGITS,
+    Submission,
+    from_now,
+)
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import (
     Conflict,
@@ -29,7 +35,6 @@ from perdure.worker.ids import RUN_ID
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.operations.fleet import workers
 from perdure.worker.operations.operation import Http, Owner, operation
-from perdure.worker.operations.run_reads import get
 from perdure.worker.operations.session import Session
 from perdure.worker.operations.submission_options import SubmissionOptions
 from perdure.worker.store import StoreUnavailable
@@ -88,7 +93,7 @@ def submit(
             (docs/guides/celery.md).
         nonce: An unguessable text of letters and digits, unique to this call. If the reply is
             lost, repeat the call with the same ``run_id`` and nonce: it returns the run that
-            the first call made. None generates a nonce.
+            the first call made. Its arguments must be the same, too. None generates a nonce.
         topic: A name of your own, such as an order number. Signals to the topic reach the run.
             One live run holds a topic. Signals that wait for the topic go into the new run's
             mailbox.
@@ -104,7 +109,8 @@ def submit(
         UnsafeServer: The server could lose the run (see the setting ``durability``). Nothing
             was stored.
         RunExists: Another submission used the run id.
-        Conflict: The idempotency key was used with different content.
+        Conflict: The idempotency key, or the nonce with this run id, was used with different
+            content.
         Taken: Another live run holds the topic.
     """
     read_files = files_of(options.get("files"))
@@ -170,6 +176,8 @@ def make_run(
     description = submission.description
     role = description["nodes"][submission.first_node]
     fields = submission.fields(session.settings, TASKS[role], session.store.keys.queue(role)) | salt
+    if nonce is not None:
+        fields[SUBMITTED_AS] = submission.content()[:SUBMITTED_AS_DIGITS]
     fields["schema"] = version_of(fields)
     now = time.time()
     delay = from_now(submission.not_before, "not_before", now)
@@ -206,7 +214,12 @@ def make_run(
         raise _refusal(reply, detail, run_id, submission.topic, idempotency_key)
     if reply == "ok" and phase == "queued":
         session.connection.publisher.publish([(message.queue, message.text)])
-    return _get_accepted(session, detail) if written is None else Run.of(Record(written))
+    if written is not None:
+        return Run.of(Record(written))
+    record = _accepted(session, detail)
+    if reply == "ok":
+        _check_same_call(record, submission, fields)
+    return Run.of(record)
 
 
 def signature_text(on_end: Mapping[str, Any] | str) -> str:
@@ -232,14 +245,55 @@ def _has(session: Session, run_id: str, fields: Mapping[str, str]) -> bool:
     return not fields or session.store.reads.some_fields([run_id], list(fields)) == [dict(fields)]
 
 
-def _get_accepted(session: Session, run_id: str) -> Run:
+def _accepted(session: Session, run_id: str) -> Record:
+    """Return the stored record of a run that the server has just accepted, or had before."""
     try:
-        return get(session, run_id)
+        return session.record(run_id)
     except RunNotFound as error:
         raise StoreUnavailable(
             f"run {run_id}: the server accepted it but no longer has it; "
             "a failover lost it, or it was deleted. Submit it again"
         ) from error
+
+
+def run_exists(run_id: str) -> RunExists:
+    """Return the error for a submission whose run id belongs to another submission."""
+    return RunExists(
+        f"run {run_id} exists already, from another submission; "
+        "choose another id, or use an idempotency key"
+    )
+
+
+def _check_same_call(record: Record, submission: Submission, fields: Mapping[str, str]) -> None:
+    """Raise an error if a run with a submission's nonce was made by another call.
+
+    A run of an earlier release does not say by which call it was made, so nothing is compared.
+
+    Args:
+        fields: The fields that this submission would have stored.
+
+    Raises:
+        Conflict: The call that made the run had other arguments.
+        RunExists: The same, and the run has another owner, who must not be told about it.
+    """
+    stored = record.fields
+    if stored.get(SUBMITTED_AS, fields.get(SUBMITTED_AS)) == fields.get(SUBMITTED_AS):
+        return
+    if stored.get("submitted_by") != submission.submitted_by:
+        raise run_exists(record.id)
+    # The flow may have added defaults to the stored inputs, so only those of the call are compared.
+    accepted = json.loads(fields["inputs"])
+    has_other_inputs = any(
+        record.inputs.get(name) != accepted.get(name) for name in submission.given
+    )
+    differing = [name for name in ("flow", "goal") if stored.get(name) != fields[name]]
+    differing += ["inputs"] if has_other_inputs else []
+    raise Conflict(
+        f"run {record.id} was made under this nonce by a call with different arguments "
+        f"({', '.join(differing) or 'inputs or options'}). Repeat the call with the same "
+        "arguments, or use another run_id and nonce for another run",
+        record.id,
+    )
 
 
 def checked_flow(
@@ -321,10 +375,7 @@ def _refusal(
     """Return the error for a refused submission, by submit_run.lua's reply."""
     match reply:
         case "exists":
-            return RunExists(
-                f"run {run_id} exists already, from another submission; "
-                "choose another id, or use an idempotency key"
-            )
+            return run_exists(run_id)
         case "taken":
             return Taken(
                 f"another live run holds the topic {topic!r}, and one run at a "

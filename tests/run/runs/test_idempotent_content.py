@@ -1,4 +1,4 @@
-"""Two submissions under one idempotency key are the same by the callers' arguments alone."""
+"""Two submissions under one idempotency key or nonce are compared by the callers' arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, Conflict
+from perdure import Client, Conflict, RunExists
+from tests.support.cases import EachCase, cases_of
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 
@@ -52,3 +53,49 @@ def test_every_option_is_part_of_the_content(client: Client, option: dict[str, A
     client.submit("question", "x", idempotency_key="k")
     with pytest.raises(Conflict):
         client.submit("question", "x", idempotency_key="k", **option)
+
+
+#: A call with a nonce of the caller, and what a second call has instead of it.
+CALL: dict[str, Any] = {
+    "flow": "countdown", "goal": "g", "inputs": {"rounds": 3}, "run_id": "r", "nonce": "a1" * 8,
+}  # fmt: skip
+CHANGES: dict[str, dict[str, Any]] = {
+    "flow": {"flow": "question"},
+    "goal": {"goal": "h"},
+    "inputs": {"inputs": {"rounds": 4}},
+    "inputs or options": {"inputs": {}},
+    "flow, goal": {"flow": "question", "goal": "h"},
+}
+
+
+def test_a_call_repeated_under_its_nonce_must_be_the_same_call(
+    client: Client, each_case: EachCase
+) -> None:
+    client.submit(**CALL)
+    assert client.submit(**CALL).id == "r"
+
+    def check(differing: str) -> None:
+        with pytest.raises(Conflict) as error:
+            client.submit(**{**CALL, **CHANGES[differing]})
+        assert error.value.run_id == "r" and f"({differing})" in str(error.value)
+
+    each_case(cases_of(sorted(CHANGES)), check)
+    with pytest.raises(Conflict):
+        client.submit(**CALL, labels={"a": "1"})
+    with pytest.raises(RunExists):
+        client.submit(**CALL, labels={"a": "1"}, submitted_by="another")
+
+
+def test_a_fork_repeated_under_its_nonce_must_be_the_same_fork(client: Client) -> None:
+    run = client.submit("countdown", "g")
+    options = {"run_id": "f", "nonce": "a1" * 8}
+    assert client.fork(run, 0, **options).id == client.fork(run, 0, **options).id == "f"
+    with pytest.raises(Conflict):
+        client.fork(run, 0, goal="h", **options)
+
+
+def test_a_run_of_an_earlier_release_is_the_same_whatever_is_submitted(client: Client) -> None:
+    client.submit(**CALL)
+    store = client._store
+    store.redis.hdel(store.keys.run("r"), "submitted_as")
+    assert client.submit(**{**CALL, "goal": "h"}).goal == "g"

@@ -241,6 +241,18 @@ def test_an_address_that_is_none_of_a_control_room_is_said_to_be_so(url: str) ->
     exact.close()
 
 
+def test_another_goal_under_the_same_nonce_is_a_conflict(
+    client: Client, remote: RemoteClient
+) -> None:
+    for caller in (client, remote):
+        own = {"run_id": type(caller).__name__, "nonce": "a1" * 8}
+        made = caller.submit("countdown", "g", {"rounds": 3}, **own)
+        assert caller.submit("countdown", "g", {"rounds": 3}, **own).id == made.id
+        for goal, inputs in (("h", {"rounds": 3}), ("g", {"rounds": 4}), ("g", {})):
+            with pytest.raises(Conflict):
+                caller.submit("countdown", goal, inputs, **own)
+
+
 def test_secrets_are_shown_nowhere(
     settings: Settings, client: Client, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

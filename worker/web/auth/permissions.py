@@ -33,13 +33,14 @@ from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.stream import StreamItem, StreamReader
 from perdure.worker.domain.token import WIDER
 from perdure.worker.domain.turn_texts import unpack_turns
-from perdure.worker.errors import DamagedRun, RunExists, RunNotFound
+from perdure.worker.errors import DamagedRun, RunNotFound
 from perdure.worker.features.clients import CallerFeatures
 from perdure.worker.metrics.exposition import exposition
 from perdure.worker.operations.arguments import CALLER_ARGUMENTS, OWN_NAMES, RUN_ARGUMENTS
 from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
 from perdure.worker.operations.session import not_found
+from perdure.worker.operations.submit import run_exists
 from perdure.worker.operations.threads import messages_of, topic_of
 from perdure.worker.store.lookups import is_there
 from perdure.worker.web.auth.authenticate import Caller, Forbidden, Scope
@@ -285,9 +286,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         if run.details.get("submitted_by") != self.caller.name:
             # The submission matched an existing run of another owner, by its id and a guessable
             # nonce. Returning it would show that run to the caller.
-            raise RunExists(
-                f"run {run.id} already exists, from another submission. Choose another id"
-            )
+            raise run_exists(run.id)
 
     def send(
         self,
