@@ -8,6 +8,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -237,6 +238,7 @@ class _Stepping:
             tools=[self._tool(tool, agent) for tool in agent.tools],
             mcp_servers=[self._server(server) for server in agent.mcp_servers],
         )
+        own.get_mcp_tools = partial(self._mcp_tools, own, agent)  # type: ignore[method-assign]
         self._made[id(agent)] = self._made[id(own)] = agent, own
         own.handoffs = [
             self.agent(each) if isinstance(each, Agent) else self._handoff(each)
@@ -288,21 +290,52 @@ class _Stepping:
         return replace(
             own,
             on_invoke_tool=around(own, invoke),
-            needs_approval=self._approval(own, agent),
+            needs_approval=self._approval(own, agent, tool.name),
             timeout_seconds=None,
         )
 
-    def _approval(self, tool: FunctionTool, agent: Agent[Any]) -> Callable[..., Awaitable[bool]]:
+    async def _mcp_tools(self, own: Agent[Any], agent: Agent[Any], context: Any) -> list[Any]:
+        """Return the tools of an agent's MCP servers, with the approval rule of function tools.
+
+        Args:
+            own: the copy of the agent, with its servers.
+        """
+        return [self._mcp_tool(each, agent) for each in await type(own).get_mcp_tools(own, context)]
+
+    def _mcp_tool(self, tool: Any, agent: Agent[Any]) -> Any:
+        async def invoke(context: Any, text: str) -> Any:
+            id_ = getattr(context, "tool_call_id", "")
+            before = MCP_CALL.set(_agent_call(tool.name, text, agent, id_))
+            try:
+                return await tool.on_invoke_tool(context, text)
+            finally:
+                MCP_CALL.reset(before)
+
+        # The agent may know the tool by a longer name than its server, whose name the step has.
+        binding = getattr(tool, "_mcp_tool_binding", None)
+        own = copy.copy(tool)
+        own.on_invoke_tool = invoke
+        own.needs_approval = self._approval(
+            tool, agent, tool.name if binding is None else binding[1]
+        )
+        return own
+
+    def _approval(
+        self, tool: FunctionTool, agent: Agent[Any], step: str
+    ) -> Callable[..., Awaitable[bool]]:
         """Return the approval rule for an agent's calls of a tool.
 
         If a person was asked about a call, the answer decides it. A call that was carried out needs
         no approval, even if the tool's own rule has changed.
+
+        Args:
+            step: the name of the tool's steps.
         """
 
         async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:
             call = _agent_call(tool.name, args, agent, call_id)
-            compared = call.compared(self._steps, tool.name[:90], call.args)
-            is_asked = is_asked_first(self._steps, call, tool.name[:90], compared)
+            compared = call.compared(self._steps, step[:90], call.args)
+            is_asked = is_asked_first(self._steps, call, step[:90], compared)
             if is_asked is not None:
                 return is_asked
             rule: Any = tool.needs_approval
@@ -361,7 +394,10 @@ class _Stepping:
                     result = await server.call_tool(name, args, **named)
                 return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
-            told = await self._call(body, name, args or {}, args or {})
+            call = MCP_CALL.get()
+            shown = args or {}
+            compared = shown if call is None else call.compared(self._steps, name[:90], shown)
+            told = await self._call(body, name, shown, compared)
             if isinstance(told, dict) and is_mcp_result(told):
                 return CallToolResult.model_validate(told)
             text = told if isinstance(told, str) else canonical(told)  # a person's answer
@@ -380,6 +416,8 @@ class _Stepping:
         return replace(handoff, on_invoke_handoff=around(inner, invoke))
 
 
+#: The call of an MCP server's tool that is being carried out. None outside of such a call.
+MCP_CALL: ContextVar[AgentCall | None] = ContextVar("mcp_call", default=None)
 #: A lock for each MCP server of this process. A server has one connection.
 _locks: WeakKeyDictionary[MCPServer, asyncio.Lock] = WeakKeyDictionary()
 

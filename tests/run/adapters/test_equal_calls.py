@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from agents import Agent as OpenAIAgent
 from agents import function_tool
+from agents.mcp import MCPServer
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
 from pydantic_ai import Agent, ApprovalRequired, ModelRetry, RunContext
 from pydantic_ai.messages import (
     ModelMessage,
@@ -99,6 +102,47 @@ async def second_and_later_all(context: Any, args: dict[str, Any], call_id: str)
     return not RULE["asks"] or call_id.split("_")[2] == "1"
 
 
+class Post(MCPServer):
+    """An MCP server with one tool, ``send``."""
+
+    name = "post"
+
+    async def connect(self) -> None:
+        pass
+
+    async def cleanup(self) -> None:
+        pass
+
+    async def list_tools(self, *args: Any) -> list[MCPTool]:
+        takes = {"type": "object", "properties": {"to": {"type": "string"}}}
+        return [MCPTool(name="send", inputSchema=takes)]
+
+    async def call_tool(
+        self, tool_name: str, arguments: dict[str, Any] | None, meta: Any = None
+    ) -> CallToolResult:
+        text = effect(f"send {(arguments or {})['to']}")
+        return CallToolResult(content=[TextContent(type="text", text=text)])
+
+    async def list_prompts(self) -> Any:
+        raise NotImplementedError
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def changing_policy(context: Any, agent: Any, tool: Any) -> bool:
+    return RULE["asks"]
+
+
+def mcp_agent(name: str, policy: Any, *calls: Any, tool: str = "send") -> OpenAIAgent:
+    return OpenAIAgent(
+        name=name,
+        model=Scripted(name, *([(tool, {"to": "ann"})] for _ in calls), str),
+        mcp_servers=[Post(require_approval=policy)],
+        mcp_config={"include_server_in_tool_names": tool != "send"},
+    )
+
+
 SEND = [("send", {"to": "ann"})]
 
 
@@ -121,6 +165,9 @@ for flow, openai in {
     "equal_openai_second": openai_agent("b", second, SEND, SEND),
     "equal_openai_changing": openai_agent("c", changing, SEND, SEND),
     "equal_openai_stricter": openai_agent("d", second_and_later_all, SEND, SEND),
+    "equal_openai_mcp": mcp_agent("m", "always", 1, 2),
+    "equal_openai_mcp_changing": mcp_agent("v", changing_policy, 1, 2),
+    "equal_openai_mcp_prefixed": mcp_agent("p", changing_policy, 1, 2, tool="mcp_post__send"),
     "equal_openai_handoff": OpenAIAgent(
         name="first",
         model=Scripted("first", SEND, [("transfer_to_other", {})]),
@@ -135,6 +182,7 @@ free = pydantic_agent("free", sends, "ann")
 guarded = pydantic_agent("guarded", sends, "ann", requires_approval=True)
 free_openai = OpenAIAgent(name="f", model=Scripted("f", SEND, str), tools=[tool_of(False, "free")])
 guarded_openai = openai_agent("g", True, SEND)
+free_mcp, guarded_mcp = mcp_agent("fm", "never", 1), mcp_agent("gm", "always", 1)
 
 
 @workflow("equal_two_agents")
@@ -148,6 +196,13 @@ async def two_agents(steps: AsyncSteps, goal: str) -> list[str]:
 async def two_openai_agents(steps: AsyncSteps, goal: str) -> list[str]:
     run = openai_agents.run_agent
     found = await asyncio.gather(run(guarded_openai, goal), run(free_openai, goal))
+    return [str(each.final_output) for each in found]
+
+
+@workflow("equal_openai_mcp_two_agents")
+async def two_mcp_agents(steps: AsyncSteps, goal: str) -> list[str]:
+    run = openai_agents.run_agent
+    found = await asyncio.gather(run(guarded_mcp, goal), run(free_mcp, goal))
     return [str(each.final_output) for each in found]
 
 
@@ -181,10 +236,14 @@ def play_answered(client: Client, settings: Settings, run: Run, *answers: Any) -
         ("equal_openai_second", ["approve"], {"send ann": 2}),
         ("equal_openai_second", [{"refuse": "no"}], {"send ann": 1}),
         ("equal_openai_handoff", ["approve"], {"send ann": 2}),
+        ("equal_openai_mcp", ["approve", "approve"], {"send ann": 2}),
+        ("equal_openai_mcp", [{"refuse": "no"}, "approve"], {"send ann": 1}),
         ("equal_two_agents", ["approve"], {"send ann": 2}),
         ("equal_two_agents", [{"refuse": "no"}], {"send ann": 1}),
         ("equal_openai_two_agents", ["approve"], {"free ann": 1, "send ann": 1}),
         ("equal_openai_two_agents", [{"refuse": "no"}], {"free ann": 1}),
+        ("equal_openai_mcp_two_agents", ["approve"], {"send ann": 2}),
+        ("equal_openai_mcp_two_agents", [{"refuse": "no"}], {"send ann": 1}),
     ],
 )
 def test_each_of_two_equal_calls_has_its_own_approval(
@@ -202,7 +261,15 @@ def test_each_of_two_agents_gets_the_result_of_its_own_call(
     assert done.answer == ["['never!']", "['free ann is done']"]
 
 
-@pytest.mark.parametrize("flow", ["equal_itself", "equal_openai_changing"])
+@pytest.mark.parametrize(
+    "flow",
+    [
+        "equal_itself",
+        "equal_openai_changing",
+        "equal_openai_mcp_changing",
+        "equal_openai_mcp_prefixed",
+    ],
+)
 def test_a_refused_call_stays_refused_if_an_equal_call_is_carried_out_under_another_rule(
     client: Client, settings: Settings, flow: str
 ) -> None:
@@ -227,10 +294,11 @@ def test_a_call_that_was_carried_out_unasked_is_not_taken_for_the_equal_one_that
     assert DONE["send ann"] == 2
 
 
+@pytest.mark.parametrize("flow", ["equal_openai_changing", "equal_openai_mcp_changing"])
 def test_questions_and_steps_of_an_older_release_are_found_without_the_id_of_their_call(
-    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch, flow: str
 ) -> None:
-    run = client.submit("equal_openai_changing", "go")
+    run = client.submit(flow, "go")
     with monkeypatch.context() as older:
         older.setattr(openai_agents, "agent_call_id", lambda *args: "")
         older.setattr(AgentCall, "compared", lambda self, steps, name, args: args)

@@ -10,13 +10,22 @@ from typing import Any
 
 import httpx
 import pytest
-from agents import Agent, Model, ModelResponse, RunContextWrapper, Usage, function_tool
+from agents import (
+    Agent,
+    HostedMCPTool,
+    Model,
+    ModelResponse,
+    RunContextWrapper,
+    Usage,
+    function_tool,
+)
 from openai import InternalServerError
 from openai.types.responses import (
     ResponseOutputMessage,
     ResponseOutputText,
     ResponseToolSearchCall,
 )
+from openai.types.responses.response_output_item import McpApprovalRequest
 
 from perdure import (
     AsyncSteps,
@@ -38,7 +47,15 @@ from tests.support.example_flows.openai_agents import (
     pay,
 )
 from tests.support.round_driver import Driver, driving
-from tests.support.workflow_effects import DEADLY, DONE, journal, nothing_done, play, play_one
+from tests.support.workflow_effects import (
+    DEADLY,
+    DONE,
+    journal,
+    nothing_done,
+    play,
+    play_anywhere,
+    play_one,
+)
 
 __all__ = ["nothing_asked", "nothing_done"]
 payer = Agent(
@@ -272,3 +289,37 @@ def test_a_call_without_a_name_is_told_by_its_type(client: Client, driver: Drive
     assert any('tool_search {"query":"hen"}' in each for each in told)
     thoughts = [turn["command"]["thought"] for turn in client.transcript(run.id)["history"]]
     assert thoughts == ['tool_search {"query":"hen"}', "done"]
+
+
+class Hosted(Scripted):
+    """Calls a tool of an MCP server that the provider reaches, and tells the person's decision."""
+
+    async def get_response(self, system_instructions: Any, input: Any, **named: Any) -> Any:  # noqa: A002
+        items = [] if isinstance(input, str) else input
+        decided = [each for each in items if each.get("type") == "mcp_approval_response"]
+        if decided:
+            self.replies = (f"{decided[-1]['approve']} {decided[-1].get('reason', '')}",)
+            return await super().get_response(system_instructions, [])
+        call = McpApprovalRequest(
+            id="mcpr_1", type="mcp_approval_request", server_label="shop", name="buy",
+            arguments='{"animal": "hen"}',
+        )  # fmt: skip
+        return ModelResponse([call], Usage(requests=1), None)
+
+
+shop = HostedMCPTool({"type": "mcp", "server_label": "shop", "server_url": "https://example.org"})
+register_agent("openai_hosted", Agent(name="hosted", model=Hosted("hosted"), tools=[shop]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [("approve", "True "), ({"refuse": "too dear"}, "False too dear")]
+)
+def test_a_person_is_asked_about_a_call_that_a_hosted_mcp_server_wants_approved(
+    client: Client, settings: Settings, answer: Any, told: str
+) -> None:
+    run = client.submit("openai_hosted", "buy")
+    assert play_anywhere(settings, run).status is RunStatus.INTERRUPTED
+    [question] = client.inbox().waiting
+    assert question.data["approval"]["command"] == "buy"
+    client.resume(run.id, answer)
+    assert play_anywhere(settings, run).answer == told
