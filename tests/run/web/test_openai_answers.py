@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from perdure import Client, RunStatus
 from perdure.worker.settings import Settings
+from perdure.worker.web.openai_api import files
 from tests.support.example_flows import exposed_flows  # noqa: F401 -- registers flows
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, playing
@@ -43,6 +45,7 @@ def output(run_id: str, text: Any, question: str = "0:0") -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": f"{run_id}/{question}", "output": text}
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
 USER = {"role": "user", "content": "and be quick"}
 
 
@@ -176,3 +179,28 @@ def test_a_third_turn_keeps_the_roles_of_the_turns_before(
     assert goal.startswith("user: one\n\n") and goal.endswith("\n\nuser: three")
     assert "user: user:" not in goal.replace("you said user:", "")
     assert roles[0] == "user" and roles[-2:] == ["assistant", "user"]
+
+
+def picture(content: bytes) -> list[dict[str, Any]]:
+    """Return the input of a turn: a message with a picture."""
+    data = base64.b64encode(PNG + content).decode()
+    part = {"type": "input_image", "image_url": f"data:image/png;base64,{data}"}
+    return [{"role": "user", "content": [{"type": "input_text", "text": "look"}, part]}]
+
+
+@pytest.mark.parametrize(("most", "kept"), [(20, [b"1", b"2", b"3"]), (2, [b"2", b"3"])])
+def test_the_pictures_of_earlier_turns_are_files_of_the_next_run(
+    client: Client,
+    http: httpx2.Client,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    kept: list[bytes],
+) -> None:
+    monkeypatch.setattr(files, "MOST_FILES", most)
+    last = None
+    for items in (picture(b"1"), picture(b"2"), "go on", picture(b"3"), "and?"):
+        last = send(http, items, model="talk", previous_response_id=last).json()["id"]
+        play(settings, last)
+    submitted = [each["file"] for each in client.get(last).details["files"]]
+    assert [client.file(last, name).content.removeprefix(PNG) for name in submitted] == kept

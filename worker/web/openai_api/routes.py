@@ -28,7 +28,7 @@ from perdure.worker.web.exposed_flows import (
 from perdure.worker.web.json_body import Json
 from perdure.worker.web.openai_api.documents import chat_document, response_document
 from perdure.worker.web.openai_api.errors import OpenAIRoute, error_response, refused_retry
-from perdure.worker.web.openai_api.files import files_in
+from perdure.worker.web.openai_api.files import files_in, with_earlier_files
 from perdure.worker.web.openai_api.requests import (
     CreateChatCompletion,
     CreateResponse,
@@ -175,23 +175,27 @@ def _start(
     items: str | list[dict[str, Any]],
     goal: str,
     key: str | None,
-    thread: str | None = None,
+    earlier: Run | None = None,
 ) -> Run:
     """Submit the run that a request starts.
+
+    Args:
+        earlier: The run whose conversation goes on. The new run gets its files and its thread.
 
     Raises:
         Forbidden: The caller may not submit, or may not read the run.
         UnknownFlow: The flow is not exposed.
     """
     exposed_flow(runs, "openai", body.model)
+    files = files_in(items)
     return runs.submit(
         body.model,
         goal,
         body.inputs,
         labels=body.metadata,
         idempotency_key=key,
-        thread_id=thread,
-        files=files_in(items),
+        thread_id=None if earlier is None else earlier.state.thread_id or earlier.id,
+        files=files if earlier is None else with_earlier_files(runs, earlier, files),
     )
 
 
@@ -207,10 +211,9 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
         raise InvalidTransition(
             f"run {earlier.id} is {earlier.status.value}, so no conversation goes on from it.{asks}"
         )
-    thread = earlier.state.thread_id or earlier.id
     before = earlier.goal, answer_text(earlier)
     goal = goal_of(body.input, body.instructions, before)
-    return _start(runs, body, body.input, goal, key, thread)
+    return _start(runs, body, body.input, goal, key, earlier)
 
 
 def _new_answer(runs: AuthorizedClient, items: str | list[dict[str, Any]]) -> PersonsOutput | None:
