@@ -35,8 +35,9 @@ from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.registry import register
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
+from perdure.flows.workflows.live_script import LiveScript
 from perdure.flows.workflows.round import NODES, PLAN, JournalOnlyRound, WorkflowRound
-from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
+from perdure.flows.workflows.scripts import PlainScript, Suspended
 from perdure.flows.workflows.step_times import UNLIMITED
 from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
