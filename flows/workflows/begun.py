@@ -18,10 +18,12 @@ from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, is_older
 from perdure.flows.workflows.requests import Request, StepRequest
 from perdure.flows.workflows.step_decisions import answered_key
 
-#: Scope of the records of steps that failed and are tried again (``mark_begun``).
-BEGUN = f"~begun{SCOPE}"
+#: Begins the names of the records of steps that failed and are tried again (``mark_begun``).
+BEGUN = "~begun"
 #: Scope of the records of steps' results that workers of older releases cannot read.
 WHOLE = f"~whole{SCOPE}"
+#: Begins the scope of the records of steps' failures, after a retry of the run by a person.
+FAILED = "~failed"
 #: The fields of a step's record, of which each has one. Users' own records lack them.
 OUTCOMES = {"result", "error", "parts"}
 #: Kinds of waits whose arguments may change while they last: a signal is looked up by its name.
@@ -73,9 +75,29 @@ def begun_requests(context: RoundContext) -> dict[str, Begun]:
 def mark_begun(context: RoundContext, step: StepRequest) -> None:
     """Record that a step has failed and is tried again."""
     # A retry of the run by a person tries a failed step again. The record then does not count.
-    name = f"{BEGUN}{step.key} {context.retried}"
+    name = f"{scope_of_retry(BEGUN, context) or f'{BEGUN}{SCOPE}'}{step.key} {context.retried}"
     if name not in context.journal.recorded:
         context.journal.record(name, canonical({"begun": step.kind, "of": step.of}))
+
+
+def scope_of_retry(what: str, context: RoundContext) -> str:
+    """Return the scope of records that count until the next retry of the run by a person.
+
+    The records of earlier retries stay, so each retry has its own scope and its own limit of
+    records (``MOST_RESULTS``).
+
+    Args:
+        what: the beginning of the scope.
+
+    Returns:
+        An empty text before the first retry.
+    """
+    return f"{what} {context.retried}{SCOPE}" if context.retried else ""
+
+
+def name_of_failure(key: str, context: RoundContext) -> str:
+    """Return the name of the record of a step's failure, without its scope."""
+    return f"{key}-failed{context.retried}"
 
 
 def digest_of_all(requests: Sequence[Request]) -> str:
@@ -95,11 +117,11 @@ def _answered(context: RoundContext) -> Iterator[Begun]:
 
 def _recorded(context: RoundContext) -> Iterator[Begun]:
     """Return the steps with a recorded result, and those that failed and are tried again."""
-    failed = f"-failed{context.retried}"
+    failed = name_of_failure("", context)
     for name in list(context.journal.recorded):
         told = _told(context, name)
         if told.get("begun") == "step" and name.startswith(BEGUN):
-            key, _, retried = name.removeprefix(BEGUN).partition(" ")
+            key, _, retried = name.partition(SCOPE)[2].partition(" ")
             if retried == context.retried:
                 state = "has failed, and is to be tried again"
                 yield Begun(key, state, "step", told["of"], is_fixed=False)
@@ -108,7 +130,8 @@ def _recorded(context: RoundContext) -> Iterator[Begun]:
             if "error" not in told:
                 yield Begun(key, "was carried out", "step", told["of"])
             elif key.endswith(failed):
-                yield Begun(key.removesuffix(failed), "has failed", "step", told["of"])
+                key = key.removeprefix(scope_of_retry(FAILED, context)).removesuffix(failed)
+                yield Begun(key, "has failed", "step", told["of"])
 
 
 def _waiting(context: RoundContext) -> Iterator[Begun]:
