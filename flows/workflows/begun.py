@@ -7,14 +7,16 @@ their effects would be forgotten and caused a second time.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, is_older
+from perdure.flows.workflows.journal import Diverged
 from perdure.flows.workflows.requests import Request, StepRequest
 from perdure.flows.workflows.step_decisions import answered_key
 
@@ -98,6 +100,35 @@ def scope_of_retry(what: str, context: RoundContext) -> str:
 def name_of_failure(key: str, context: RoundContext) -> str:
     """Return the name of the record of a step's failure, without its scope."""
     return f"{key}-failed{context.retried}"
+
+
+def check_order(items: Iterable[Any], flow: str, key: str, context: RoundContext) -> None:
+    """Raise an exception if the items of a map have no order: its answers would go to other items.
+
+    Args:
+        flow: the flow of the map's child runs.
+        key: the key of the map.
+
+    Raises:
+        InvalidFlow: the items are a set.
+        Diverged: the items are a set, and other code has begun the map. A worker of an older
+            release did not refuse a set.
+    """
+    if not isinstance(items, set | frozenset):
+        return
+    what = f"steps.map({flow!r}, ...) is given a set, which has another order in each process"
+    if context.journal.wait is None or context.journal.wait[0] != key:
+        raise InvalidFlow(
+            f"run {context.run_id}: {what}, so that answers would go to other items. Give it a "
+            f"list: steps.map({flow!r}, sorted(items))"
+        )
+    raise Diverged(
+        f"run {context.run_id}, step {context.step}: {what}. The child runs of {key!r} were "
+        "started by other code, in an order that is not known any more, so answers could go to "
+        "other items. Nothing was carried out. Let workers of the version that started them finish "
+        "the run, or stop it, and submit it again to code that gives a list: sorted(items)",
+        is_of_other_code=True,
+    )
 
 
 def digest_of_all(requests: Sequence[Request]) -> str:

@@ -37,6 +37,7 @@ from tests.support.workflow_effects import (
     nothing_done,
     play,
     play_one,
+    play_until_it_waits_for_code,
 )
 
 __all__ = ["nothing_done"]
@@ -167,6 +168,24 @@ def play_on(settings: Settings, run_id: str) -> Run:
 
         until(ends, "the end of the run", WORK)
         return client.get(run_id)
+
+
+@workflow("begun_map")
+def maps(steps: Steps) -> list[str]:
+    return steps.map("begun_child", set(ORDER) if "set" in BEFORE else ORDER)
+
+
+def test_a_map_that_an_older_release_has_begun_over_a_set_waits_for_that_code(
+    settings: Settings, client: Client
+) -> None:
+    ORDER[:] = ["a", "b"]
+    run = client.get(begin(settings, "begun_map"))
+    client._store.redis.hset(client._store.keys.run(run.id), "wait_over", "null")  # no digests
+    BEFORE[:] = ["set"]
+    answer(client, run.id)
+    play_until_it_waits_for_code(client, settings, run)
+    BEFORE.clear()
+    assert play_on(settings, run.id).answer == ["answer of a", "answer of b"]
 
 
 FLOWS = ("children", "asks_one", "asks_all", "doubt", "gather")
