@@ -209,7 +209,7 @@ def matching_any(
 
 
 def check_query(query: str | None) -> None:
-    """Raise InvalidInput if a query line chooses no runs. None is valid: it does not limit the runs.
+    """Raise InvalidInput if a query line chooses no runs. None is valid: it limits nothing.
 
     An empty line matches all runs, and so does a line with nothing but ``sort:`` and ``children:``.
     A caller that passes one mostly means other runs: the query of a group of errors is empty if no
