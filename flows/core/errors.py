@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 if TYPE_CHECKING:
     from perdure.flows.core.outcomes import Command, Turn
+
+
+#: What continues a run that has ended with an error. ``retry`` repeats the failed step. If a retry
+#: would fail in the same way, it is ``fork``, before the failed step, or ``again``, a new run.
+Remedy = Literal["retry", "fork", "again"]
+E = TypeVar("E", bound=BaseException)
 
 
 class PerdureError(Exception):
@@ -186,6 +192,18 @@ class BadReply(PerdureError):
 #: The exit code with which a process of Celery's pool leaves its round on SIGTERM (billiard.common:
 #: the signal less 256).
 TOLD_TO_END = signal.SIGTERM - 256
+
+
+def with_remedy(error: E, remedy: Remedy) -> E:
+    """Return the error, with what continues a run that has ended with it."""
+    error._remedy = remedy  # type: ignore[attr-defined]
+    return error
+
+
+def remedy_of(error: BaseException | None) -> Remedy:
+    """Return what continues a run that has ended with this error."""
+    remedy: Remedy = getattr(error, "_remedy", "retry")
+    return remedy
 
 
 def text_of(error: BaseException) -> str:

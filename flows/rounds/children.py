@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args, overload
 
-from perdure.flows.core.errors import FatalError
+from perdure.flows.core.errors import FatalError, Remedy, with_remedy
 
 #: When the wait for a group is over: ``all`` as soon as one child failed or all succeeded,
 #: ``settled`` when all have ended, ``any`` when one has ended, ``first`` when one has succeeded, or
@@ -219,7 +219,7 @@ class ChildFailed(FatalError):
             _CONTINUE + ", then ".join(mends) if mends else ". A retry of the parent finds the same"
         )
         what = f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}"
-        return cls(f"{what}{then}", ended, what)
+        return with_remedy(cls(f"{what}{then}", ended, what), "retry" if mends else "again")
 
 
 def continuing(run_id: str, status: str) -> str:
@@ -248,6 +248,7 @@ class WaitOver(FatalError):
     """Raised when a wait timed out before enough children had ended."""
 
     code = "wait-over"
+    _remedy: Remedy = "again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from perdure.flows.workflows.arguments import (
     is_older,
     older_digest_of_call,
 )
+from perdure.flows.workflows.begun import check_order
 from perdure.flows.workflows.journal import (
     ANY_ORDER,
     REFUSED,
@@ -424,12 +425,8 @@ class BaseSteps:
         _validate("map", options, MAP_OPTIONS)
         key = self._key("children", name)
         entry = self._script.known.get(key)
-        if entry is None and isinstance(items, set | frozenset):
-            raise InvalidFlow(
-                f"run {self.run_id}: steps.map({flow!r}, ...) is given a set, which has another "
-                "order in each process, so that answers would go to other items. Give it a list: "
-                f"steps.map({flow!r}, sorted(items))"
-            )
+        if entry is None:
+            check_order(items, flow, key, self.context)
         given, about = list(items), [flow, options.get("goal")]
         of = digest_of([*about, given])
         if entry is not None and ordered_digest(entry.of) == of:

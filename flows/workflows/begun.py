@@ -7,21 +7,25 @@ their effects would be forgotten and caused a second time.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, is_older
+from perdure.flows.workflows.journal import Diverged
 from perdure.flows.workflows.requests import Request, StepRequest
 from perdure.flows.workflows.step_decisions import answered_key
 
-#: Scope of the records of steps that failed and are tried again (``mark_begun``).
-BEGUN = f"~begun{SCOPE}"
+#: Begins the names of the records of steps that failed and are tried again (``mark_begun``).
+BEGUN = "~begun"
 #: Scope of the records of steps' results that workers of older releases cannot read.
 WHOLE = f"~whole{SCOPE}"
+#: Begins the scope of the records of steps' failures, after a retry of the run by a person.
+FAILED = "~failed"
 #: The fields of a step's record, of which each has one. Users' own records lack them.
 OUTCOMES = {"result", "error", "parts"}
 #: Kinds of waits whose arguments may change while they last: a signal is looked up by its name.
@@ -73,9 +77,58 @@ def begun_requests(context: RoundContext) -> dict[str, Begun]:
 def mark_begun(context: RoundContext, step: StepRequest) -> None:
     """Record that a step has failed and is tried again."""
     # A retry of the run by a person tries a failed step again. The record then does not count.
-    name = f"{BEGUN}{step.key} {context.retried}"
+    name = f"{scope_of_retry(BEGUN, context) or f'{BEGUN}{SCOPE}'}{step.key} {context.retried}"
     if name not in context.journal.recorded:
         context.journal.record(name, canonical({"begun": step.kind, "of": step.of}))
+
+
+def scope_of_retry(what: str, context: RoundContext) -> str:
+    """Return the scope of records that count until the next retry of the run by a person.
+
+    The records of earlier retries stay, so each retry has its own scope and its own limit of
+    records (``MOST_RESULTS``).
+
+    Args:
+        what: the beginning of the scope.
+
+    Returns:
+        An empty text before the first retry.
+    """
+    return f"{what} {context.retried}{SCOPE}" if context.retried else ""
+
+
+def name_of_failure(key: str, context: RoundContext) -> str:
+    """Return the name of the record of a step's failure, without its scope."""
+    return f"{key}-failed{context.retried}"
+
+
+def check_order(items: Iterable[Any], flow: str, key: str, context: RoundContext) -> None:
+    """Raise an exception if the items of a map have no order: its answers would go to other items.
+
+    Args:
+        flow: the flow of the map's child runs.
+        key: the key of the map.
+
+    Raises:
+        InvalidFlow: the items are a set.
+        Diverged: the items are a set, and other code has begun the map. A worker of an older
+            release did not refuse a set.
+    """
+    if not isinstance(items, set | frozenset):
+        return
+    what = f"steps.map({flow!r}, ...) is given a set, which has another order in each process"
+    if context.journal.wait is None or context.journal.wait[0] != key:
+        raise InvalidFlow(
+            f"run {context.run_id}: {what}, so that answers would go to other items. Give it a "
+            f"list: steps.map({flow!r}, sorted(items))"
+        )
+    raise Diverged(
+        f"run {context.run_id}, step {context.step}: {what}. The child runs of {key!r} were "
+        "started by other code, in an order that is not known any more, so answers could go to "
+        "other items. Nothing was carried out. Let workers of the version that started them finish "
+        "the run, or stop it, and submit it again to code that gives a list: sorted(items)",
+        is_of_other_code=True,
+    )
 
 
 def digest_of_all(requests: Sequence[Request]) -> str:
@@ -95,11 +148,11 @@ def _answered(context: RoundContext) -> Iterator[Begun]:
 
 def _recorded(context: RoundContext) -> Iterator[Begun]:
     """Return the steps with a recorded result, and those that failed and are tried again."""
-    failed = f"-failed{context.retried}"
+    failed = name_of_failure("", context)
     for name in list(context.journal.recorded):
         told = _told(context, name)
         if told.get("begun") == "step" and name.startswith(BEGUN):
-            key, _, retried = name.removeprefix(BEGUN).partition(" ")
+            key, _, retried = name.partition(SCOPE)[2].partition(" ")
             if retried == context.retried:
                 state = "has failed, and is to be tried again"
                 yield Begun(key, state, "step", told["of"], is_fixed=False)
@@ -108,7 +161,8 @@ def _recorded(context: RoundContext) -> Iterator[Begun]:
             if "error" not in told:
                 yield Begun(key, "was carried out", "step", told["of"])
             elif key.endswith(failed):
-                yield Begun(key.removesuffix(failed), "has failed", "step", told["of"])
+                key = key.removeprefix(scope_of_retry(FAILED, context)).removesuffix(failed)
+                yield Begun(key, "has failed", "step", told["of"])
 
 
 def _waiting(context: RoundContext) -> Iterator[Begun]:

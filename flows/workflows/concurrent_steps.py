@@ -22,7 +22,7 @@ from perdure.flows.core.round_journal import MOST_RESULTS, SCOPE, SPENT, Journal
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.wait_arguments import checked_signal
 from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
-from perdure.flows.workflows.begun import WHOLE
+from perdure.flows.workflows.begun import FAILED, WHOLE, name_of_failure, scope_of_retry
 from perdure.flows.workflows.journal import JournalEntry, entry_of
 from perdure.flows.workflows.requests import StepRequest
 
@@ -106,28 +106,30 @@ class Sibling:
     def entry_recorded(self) -> JournalEntry | None:
         """Return the step's entry that an earlier attempt has recorded, or None."""
         step, context = self.step, self.context
-        failure = self._name_of_failure()
-        for name in (step.key, f"{WHOLE}{step.key}", failure):
+        failures = self._names_of_failure()
+        for name in (step.key, f"{WHOLE}{step.key}", *failures):
             if name in context.journal.recorded:
                 told = self._whole(self._round.recorded(name))
                 self.take_over(told)
-                self.is_unchecked = name == failure and not step.idempotent
+                self.is_unchecked = name in failures and not step.idempotent
                 return entry_of(step.key, told, context.artifact)
         return None
 
-    def _name_of_failure(self) -> str:
-        """Return the name under which a step's failure is recorded.
+    def _names_of_failure(self) -> tuple[str, str]:
+        """Return the name for the record of a step's failure, and that of older releases.
 
         A retry of the run by a person tries a failed step again, so its failure gets another name.
         """
-        name = f"{self.step.key}-failed{self.context.retried}"
-        return f"{SCOPE}{name}" if name in self.keys else name
+        name = name_of_failure(self.step.key, self.context)
+        older = f"{SCOPE}{name}" if name in self.keys else name
+        scope = scope_of_retry(FAILED, self.context)
+        return (f"{scope}{name}" if scope else older), older
 
     def record(self, entry: JournalEntry) -> JournalEntry:
         """Record the step's entry before its round's commit, and return the record."""
         step, context = self.step, self.context
         told = self.with_beside(entry.told())
-        name = step.key if entry.error is None else self._name_of_failure()
+        name = step.key if entry.error is None else self._names_of_failure()[0]
         if entry.error is None and context.attaching:
             # Workers of older releases would read the result without its files.
             name, told = f"{WHOLE}{step.key}", self.with_files(told)
@@ -136,7 +138,10 @@ class Sibling:
         except UnstorableValue:
             if (short := self._in_parts(told)) is None:
                 return entry  # Too large to be recorded. The commit keeps it as an artifact.
-            text = context.journal.record(f"{WHOLE}{step.key}", canonical(short))
+            # Workers of older releases would not put the parts of a result together. Of a failure
+            # they read the error.
+            name = f"{WHOLE}{step.key}" if entry.error is None else name
+            text = context.journal.record(name, canonical(short))
         recorded = self._whole(json.loads(text))
         return replace(entry_of(step.key, recorded, context.artifact), args=entry.args)
 
@@ -153,12 +158,16 @@ class Sibling:
         for name, part in zip(names, parts, strict=True):
             journal.record(name, canonical(part))
         # What the record says beside the result stays readable (``spent_by_lost``).
-        beside = {name: told[name] for name in ("kind", "of", SPENT) if name in told}
+        beside = {name: told[name] for name in ("kind", "of", "error", SPENT) if name in told}
         return {**beside, "parts": names}
 
     def _name_of_part(self, number: int) -> str:
-        """Return the name of a part. Another attempt of the round has other parts."""
-        return f"~part {self.step.key}{SCOPE}{self.context.attempt}.{number}"
+        """Return the name of a part.
+
+        Each attempt of the round has its own parts, and its own limit of them: the parts of a lost
+        attempt stay recorded.
+        """
+        return f"~part {self.step.key} {self.context.attempt}{SCOPE}{number}"
 
     def _whole(self, told: Any) -> Any:
         """Return a recorded entry. If it was recorded in parts, put them together."""

@@ -19,6 +19,7 @@ from perdure.flows.core.outcomes import Interrupt
 from perdure.flows.core.retry import Retry
 from perdure.flows.core.round_journal import SCOPE
 from perdure.flows.rounds.context import RoundContext
+from perdure.flows.workflows.begun import scope_of_retry
 from perdure.flows.workflows.concurrent_steps import StepSignals
 from perdure.flows.workflows.requests import StepRequest
 from perdure.flows.workflows.step_decisions import (
@@ -47,7 +48,8 @@ def is_out_of_time(step: StepRequest, context: RoundContext, policy: Retry) -> b
     within = policy.patience
     if within is None or not context.scope:
         return False
-    name, now = f"{SCOPE}{step.key} failing{context.retried}", time()
+    scope = scope_of_retry("~failing", context) or SCOPE
+    name, now = f"{scope}{step.key} failing{context.retried}", time()
     began = context.journal.recorded.get(name) or context.journal.record(name, str(now))
     return now - float(began) >= within
 

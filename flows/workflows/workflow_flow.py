@@ -20,10 +20,13 @@ from perdure.flows.core.errors import (
     FatalError,
     InvalidAnswer,
     InvalidFlow,
+    Remedy,
     RoundStopped,
     UnstorableValue,
     described,
     ends_process,
+    remedy_of,
+    with_remedy,
 )
 from perdure.flows.core.json_values import storable
 from perdure.flows.core.names import Role
@@ -35,8 +38,9 @@ from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.registry import register
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
+from perdure.flows.workflows.live_script import LiveScript
 from perdure.flows.workflows.round import NODES, PLAN, JournalOnlyRound, WorkflowRound
-from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
+from perdure.flows.workflows.scripts import PlainScript, Suspended
 from perdure.flows.workflows.step_times import UNLIMITED
 from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
@@ -251,7 +255,19 @@ class WorkflowFlow(Flow):
                 "journal, since the function went on after it (a step in a `finally` or `except`). "
                 f"To try it again, fork the run before it: perdure fork {context.run_id} STEP"
             )
-        raise FatalError(text) from error
+        raise with_remedy(FatalError(text), _remedy_of_all(failures, again)) from error
+
+
+def _remedy_of_all(failures: Sequence[StepFailed], committed: Sequence[str]) -> Remedy:
+    """Return what continues a run whose function has died of the failures of steps.
+
+    Args:
+        committed: the keys of failed steps that a retry does not try again.
+    """
+    if committed:
+        return "fork"
+    remedies = [remedy_of(each.__cause__) for each in failures]
+    return next((each for each in remedies if each != "retry"), "retry")
 
 
 def _without_restarts(error: BaseException) -> BaseException:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.worker.client.api import ClientApi
-from perdure.worker.domain.query_line import terms_of, with_term
+from perdure.worker.domain.query_line import with_term
 from perdure.worker.domain.run import Done, RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.domain.stop import StopMode, StopReceipt
@@ -209,16 +209,17 @@ def matching_any(
 
 
 def check_query(query: str | None) -> None:
-    """Raise InvalidInput if a query line has no terms. None is valid: it does not limit the runs.
+    """Raise InvalidInput if a query line chooses no runs. None is valid: it limits nothing.
 
-    An empty line matches all runs. A caller that passes one mostly means other runs: the query of
-    a group of errors is empty if no line can choose the group's runs.
+    An empty line matches all runs, and so does a line with nothing but ``sort:`` and ``children:``.
+    A caller that passes one mostly means other runs: the query of a group of errors is empty if no
+    line can choose the group's runs.
     """
     validation.optional_texts(query=query)
-    if query is not None and not terms_of(query):
+    if query is not None and not RunQuery.of(query).terms:
         raise InvalidInput(
-            f"query: expected a line that chooses runs, such as flow:react, got {query[:40]!r}. "
-            "To act on runs without a query, leave it out (None)"
+            "query: expected a line that chooses runs, such as flow:react (sort: and children: "
+            f"choose none), got {query[:40]!r}. To act on runs without a query, leave it out (None)"
         )
 
 

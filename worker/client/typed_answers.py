@@ -12,6 +12,7 @@ from typing import Any
 from perdure.flows.core.answer_types import AnswerType
 from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.rounds import registry
+from perdure.worker.domain.remedy import command_of
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.errors import InvalidInput, InvalidSettings, RunFailed
 
@@ -63,7 +64,7 @@ def _why(run: Run) -> str:
         case RunStatus.ERRORED:
             return (
                 f"run {run.id} errored at step {run.state.step}: {run.error}. "
-                f"To retry it: perdure retry {run.id}"
+                f"To try again: perdure {command_of(run.id, run.details.get('remedy'))}"
             )
         case RunStatus.STOPPED:
             by = run.details.get("stop_by")

@@ -10,6 +10,7 @@ from perdure.flows.core.summaries import safe_text
 from perdure.worker.diagnostics.run_case import RunCase, iso
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import UNFINISHED, Record, awaited
+from perdure.worker.domain.remedy import command_of, remedy_in
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.errors import DamagedRun
@@ -89,14 +90,9 @@ def ended(case: RunCase) -> Verdict:
                 "ended_at",
             )
         case "errored":
-            error = fields.get("error", "no error was stored").rstrip(".")
-            text, since = (
-                (
-                    f"It ended errored: {safe_text(error, MAX_TEXT)}. Fix the cause (and restart "
-                    f"the workers, if it was in code), then: perdure retry {case.id}"
-                ),
-                "ended_at",
-            )
+            told = fields.get("error", "no error was stored").rstrip(".")
+            text = f"It ended errored: {safe_text(told, MAX_TEXT)}. {_how_to_go_on(case)}"
+            since = "ended_at"
         case _:
             by = f" by {fields['stop_by']}" if fields.get("stop_by") else ""
             because = f" ({fields['stop_reason']})" if fields.get("stop_reason") else ""
@@ -107,9 +103,26 @@ def ended(case: RunCase) -> Verdict:
                 + (", which continues the runs below it" if above else ""),
                 "stopped_at",
             )
+    remedy = {"remedy": remedy_in(fields)} if case.phase == "errored" else {}
+    error = fields.get("error")
     return case.say(
-        VerdictCode.ENDED, text, case.time(since), status=case.phase, error=fields.get("error")
+        VerdictCode.ENDED, text, case.time(since), status=case.phase, error=error, **remedy
     )
+
+
+def _how_to_go_on(case: RunCase) -> str:
+    remedy = remedy_in(case.fields)
+    command = f"perdure {command_of(case.id, remedy)}"
+    match remedy:
+        case "fork":
+            return (
+                "A retry does not try the failed step again. To try it, fork the run before that "
+                f"step: {command}"
+            )
+        case "again":
+            return f"A retry of the same code fails in the same way. To begin anew: {command}"
+        case _:
+            return f"Fix the cause (and restart the workers, if it was in code), then: {command}"
 
 
 def waiting_for_a_person(case: RunCase) -> Verdict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.core.secrets import is_reference
@@ -283,10 +283,11 @@ def sandbox(settings: Settings) -> Finding:
         return ok(check, "no flow that runs shell commands is enabled here")
     if settings.sandbox is None:
         return ok(check, "no sandbox is set here; run_shell runs as the worker's user")
-    from perdure.flows.executors.container import container_named  # It imports all commands.
+    from perdure import Container  # Its import imports all commands.
 
+    runtime, _, image = settings.sandbox.partition(":")
     try:
-        missing = container_named(settings.sandbox).missing
+        missing = Container(image, cast(Any, runtime)).missing
     except InvalidFlow as error:
         return refused(check, str(error), "Correct the setting sandbox (PERDURE_SANDBOX)")
     if missing is not None:

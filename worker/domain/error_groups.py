@@ -69,6 +69,11 @@ class ErrorGroup(Document):
     Empty if no query can: a damaged run may have no flow or node. Bulk operations refuse an empty
     query.
     """
+    remedy: str = "retry"
+    """What continues the newest run: `retry`, or `fork` or `again` if a retry does not help it.
+
+    See `Run.details["remedy"]`.
+    """
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from perdure.flows.core.errors import (
     InvalidFlow,
     RetryableError,
     described,
+    remedy_of,
     text_of,
 )
 from perdure.flows.core.retry import Retry, tightening
 from perdure.flows.core.summaries import ended
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.record import BUILD, FAILING, MISFIT, Record
+from perdure.worker.domain.remedy import REMEDY
 from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
 from perdure.worker.errors import type_of
 from perdure.worker.settings import Settings
@@ -62,8 +64,10 @@ def failure(
     if isinstance(error, CodeDoesNotFit):
         options["error"] = _sound(f"{ended(error_text)} Then: perdure retry {record.id}")
     if isinstance(error, FatalError | InvalidFlow) or not policy.retries(error):
+        remedy = remedy_of(error)
+        fields = {} if remedy == "retry" else {REMEDY: f"{record.epoch} {remedy}"}
         return Settlement(
-            "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
+            "failed", fields, options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
         )
     failure_count = (_waits(record) if busy else int(record.fields.get("failures", "0"))) + 1
     initial, maximum = cast(float, policy.initial), cast(float, policy.maximum)

@@ -11,12 +11,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from perdure.flows.core.files import FileReference
 from perdure.flows.core.json_values import canonical, read
 from perdure.worker.domain.execution_state import ExecutionState, is_plain
 from perdure.worker.domain.stored_fields import MOST, FieldPrefix, cached_field
+from perdure.worker.domain.tree_spending import ADDED, TREE, Payer, from_millionths
 from perdure.worker.errors import DamagedRun
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
@@ -122,25 +123,7 @@ CONTENT = frozenset(
         "forked",
     }
 )
-#: Prefixes of two groups of fields: the spending of the runs below a run, and the amounts added to
-#: its limits. Both are whole millionths, which scripts can add. They are not part of the content,
-#: since other runs' commits write them.
-TREE, ADDED = "t:", "x:"
-MILLION = 1_000_000
 _tree, _added = FieldPrefix(TREE), FieldPrefix(ADDED)
-
-
-def millionths(amount: float) -> int:
-    """Return an amount in whole millionths."""
-    return round(amount * MILLION)
-
-
-def from_millionths(text: str) -> float:
-    """Return the amount of a text in whole millionths. 0 if it is not a number."""
-    if not text.isdecimal():
-        return 0
-    whole, rest = divmod(int(text), MILLION)
-    return whole + rest / MILLION if rest else whole
 
 
 def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
@@ -197,28 +180,6 @@ def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str
 def _names_among(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     values = [name for name in names if name.startswith(VALUE)]
     return [*(name for name in names if name in CONTENT), *values], values
-
-
-class Payer(NamedTuple):
-    """A run above whose budgets count this run's spending.
-
-    ``names`` are the names of those budgets that limit the runs below it.
-    """
-
-    run_id: str
-    nonce: str
-    names: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, line: str) -> Payer:
-        """Build the payer from a line of the field ``payers``."""
-        run_id, nonce, names = [*line.split(" "), "", ""][:3]
-        return cls(run_id, nonce, tuple(names.split(",")) if names else ())
-
-    @property
-    def line(self) -> str:
-        """The payer as a line of the field ``payers``."""
-        return " ".join([self.run_id, self.nonce, *([",".join(self.names)] if self.names else [])])
 
 
 @dataclass(frozen=True)

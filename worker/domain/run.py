@@ -33,6 +33,7 @@ from perdure.worker.domain.record import (
     awaited,
     failing_since,
 )
+from perdure.worker.domain.remedy import remedy_in
 from perdure.worker.domain.run_details import RunDetails
 from perdure.worker.errors import DamagedRun
 
@@ -358,6 +359,8 @@ def _details(record: Record) -> dict[str, Any]:
     clock = {"provider": FAILING, "code": MISFIT}.get(record.fields.get("waiting_for", ""))
     if clock is not None and (since := failing_since(record.fields, clock)):
         details["waiting_since"] = datetime.fromtimestamp(since / 1000, UTC).isoformat()
+    if (remedy := remedy_in(record.fields)) != "retry":
+        details["remedy"] = remedy
     if "progress" in record.fields:
         details["progress"] = record.json("progress", None)
     if _has_traceback(record.fields):

@@ -167,6 +167,11 @@ class RunDetails(TypedDict, total=False):
     """The cycles before the last renewal. Set if the run was renewed."""
     keep_events: int
     """Number of the newest events that the run keeps. Set if it does not keep all."""
+    remedy: MaybeText
+    """Set for an errored run that a retry does not help, since it would fail in the same way.
+
+    ``fork``: fork it before the failed step. ``again``: submit it again.
+    """
     budgets: dict[str, float]
     """The limits by name, with what was added to them. They count the runs below it too."""
     spent: dict[str, float]

@@ -19,8 +19,9 @@ from perdure.worker.domain.children import (
     pack_plan,
 )
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
-from perdure.worker.domain.record import ADDED, TREE, VALUE, Payer, Record
+from perdure.worker.domain.record import VALUE, Record
 from perdure.worker.domain.submission import Submission, from_now
+from perdure.worker.domain.tree_spending import ADDED, TREE, Payer
 from perdure.worker.errors import DamagedRun
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.settings import Settings

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from perdure.worker.domain.error_groups import LOOKED_AT, ErrorGroup, ErrorGroups, kind_of
 from perdure.worker.domain.query_line import QueryTerm, line_of, terms_of
+from perdure.worker.domain.remedy import REMEDY, remedy_in
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.operations import validation
@@ -16,7 +17,7 @@ from perdure.worker.operations.run_list import RunFilter, RunScan
 from perdure.worker.store import Store
 
 #: Fields that determine a run's group.
-READ = ("phase", "flow", "current_node", "error", "ended_at")
+READ = ("phase", "flow", "current_node", "error", "ended_at", "epoch", REMEDY)
 #: Latest time (ms) of an error, in the year 2096: a damaged score may be outside the calendar.
 LATEST = 4e12
 #: Characters of a group's error.
@@ -66,6 +67,7 @@ def group_errors(
                     newest_at=at,
                     error=error[:ERROR_CHARACTERS],
                     query=_query_of(*name, others),
+                    remedy=remedy_in(fields),
                 )
     groups = [replace(group, count=counts[name]) for name, group in newest.items()]
     groups.sort(key=lambda group: (group.count, group.newest_at), reverse=True)

@@ -98,8 +98,8 @@ def test_the_command_lists_groups_and_says_what_it_did_not_look_at(
     assert said.out.split("\t")[:3] == ["1", "countdown", "Controller"]
 
 
-@pytest.mark.parametrize("line", ["", " ", '""'])
-def test_an_empty_query_line_does_not_choose_all_runs(
+@pytest.mark.parametrize("line", ["", " ", '""', "sort:oldest", "children:yes sort:cost"])
+def test_a_query_line_that_narrows_nothing_does_not_choose_all_runs(
     client: Client, any_client: Any, line: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed, waiting = errored(client, 1), queued(client, 1)

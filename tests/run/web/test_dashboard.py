@@ -260,6 +260,8 @@ def test_all_runs_of_a_query_are_stopped_once_their_number_was_seen(
 ) -> None:
     mine = [client.submit("countdown", "g", labels={"n": "1"}) for _ in range(3)]
     other = client.submit("question", "g")
+    page = sound(visitor.see("/chosen?action=stop&all=1&q=sort:oldest"))
+    assert page.headings[0] == "Stop 4 runs?" and "All runs" in page.text
     page = sound(visitor.see("/chosen?action=stop&all=1&q=flow:countdown"))
     assert page.headings[0] == "Stop 3 runs?"
     after = visitor.choose(page, mode="now", reason="enough")

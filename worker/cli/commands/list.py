@@ -228,7 +228,7 @@ def list_groups(line: str, flow: str | None, limit: int, as_json: bool, url: str
     ]
     columns = ("runs", "flow", "node", "newest", "errored", "kind")
     output.table(columns, rows, "kind", "no errored runs", spare=("errored", "flow"))
-    if shown and shown[0].query and sys.stdout.isatty():
+    if shown and shown[0].query and shown[0].remedy == "retry" and sys.stdout.isatty():
         click.echo(
             f"to retry the first group: {program()} retry --query {shlex.quote(shown[0].query)}"
         )

@@ -11,6 +11,7 @@ from perdure.flows.core.files import BYTES
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.views.asked_question import asked
 from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.remedy import command_of
 from perdure.worker.presentation.questions import what
 from perdure.worker.presentation.text import (
     count,
@@ -211,7 +212,8 @@ def _describe_failure(run: Run) -> list[tuple[str, str]]:
         pairs.append(("go on", f"{program()} resume {run.id} --add cycles={cycles}"))
     if run.error:
         pairs.append(("error", plain(run.error)))
-        pairs.append(("try again", f"{program()} retry {run.id}"))
+        command = command_of(run.id, details.get("remedy"))
+        pairs.append(("try again", f"{program()} {command}"))
     return pairs
 
 

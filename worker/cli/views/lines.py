@@ -100,6 +100,7 @@ def last_words(run: Run) -> list[str]:
     """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
+    from perdure.worker.domain.remedy import command_of
     from perdure.worker.presentation.text import lines, value_text
 
     status = run.status.value
@@ -110,7 +111,8 @@ def last_words(run: Run) -> list[str]:
         )
         return [f"{'answer' if run.finished else run.status_text}: {value_text(run.answer)}", *more]
     if status == "errored":
-        return [f"error: {lines(run.error or '')}", f"try again: {program()} retry {run.id}"]
+        command = command_of(run.id, run.details.get("remedy"))
+        return [f"error: {lines(run.error or '')}", f"try again: {program()} {command}"]
     waiting = PendingInterrupt.of(run)
     if status == "interrupted" and waiting is not None:
         return [f"interrupted: {plain(waiting.question)}", *_ways(waiting)]

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from perdure.worker.client.bulk import LIVE
 from perdure.worker.domain.query_line import with_term
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.errors import (
     DamagedRun,
     InvalidInput,
@@ -123,6 +124,7 @@ def confirm(
         others=_others(found, fitting),
         is_full=len(fitting) == MOST,
         everything=bool(everything),
+        narrows=bool(everything and RunQuery.of(q).terms),
         q=q,
     )
 

@@ -40,6 +40,7 @@ class Attention:
         run_id: the run, or the newest of several runs.
         count: the number of runs that failed alike.
         query: the query line that selects them.
+        remedy: what continues an errored run (``ErrorGroup.remedy``).
     """
 
     run_id: str
@@ -51,6 +52,7 @@ class Attention:
     is_question: bool = False
     count: int = 1
     query: str = ""
+    remedy: str = "retry"
 
 
 @dataclass
@@ -164,6 +166,7 @@ def _errored(runs: AuthorizedClient) -> list[Attention]:
             group.newest_at,
             count=group.count,
             query=group.query,
+            remedy=group.remedy,
         )
         for group in groups
     ]

@@ -16,6 +16,8 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (rf": perdure delete {_ID}", ", press Delete"),
     (rf": perdure stop {_ID} --now", ", press Stop now"),
     (rf"then: perdure (?:retry|resume) {_ID}", "then retry it"),
+    (rf": perdure fork {_ID} STEP", ", on the page of its round"),
+    (rf": perdure again {_ID}", ", press Run again"),
     (rf": perdure resume {_ID} --add cycles=\S+", ", press Continue"),
     (rf": perdure resume {_ID}(?! -)", ", press Resume"),
     (rf"; perdure show {_ID} has the answer", ""),

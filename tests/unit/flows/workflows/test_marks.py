@@ -206,6 +206,15 @@ def test_a_map_over_a_set_is_refused(items: Any) -> None:
         play(mapping(items))
 
 
+@pytest.mark.parametrize("about", ["null", '["children","2:ab"]'])
+def test_a_map_over_a_set_that_other_code_has_begun_has_diverged(about: str) -> None:
+    journal = Journal()
+    journal.wait = ("children", about)
+    with pytest.raises(Diverged) as raised:
+        play(mapping({"a", "b"}), journal=journal)
+    assert raised.value.is_of_other_code, "the run waits for that code, and does not end"
+
+
 def test_a_map_takes_the_keys_of_a_dict() -> None:
     turns = turns_of_a_map({"b": 1, "a": 2}.keys())
     assert turns[0].observation["result"] == ["b", "a"]
