@@ -8,7 +8,7 @@ from typing import Any
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.token import Scope
-from perdure.worker.domain.tree_spending import millionths
+from perdure.worker.domain.tree_amounts import millionths
 from perdure.worker.errors import InvalidInput, InvalidTransition
 from perdure.worker.operations.operation import Http, Owner, operation
 from perdure.worker.operations.run_reads import get
