@@ -1,4 +1,4 @@
-"""Requests of chat interfaces: a person's last message, or an answer to a run's question."""
+"""Requests of chat interfaces. Each has a person's message, or an answer to a run's question."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Id = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class ChatBody(BaseModel):
-    """A body of another protocol. Fields that Perdure does not use may be there."""
+    """A request body of another protocol. Fields that Perdure does not use are ignored."""
 
     model_config = ConfigDict(
         extra="ignore", use_attribute_docstrings=True, alias_generator=to_camel
@@ -59,18 +59,19 @@ class AiSdkChat(ChatBody):
     id: Id
     """The id of the chat."""
     messages: Annotated[list[AiSdkMessage], Field(min_length=1)]
-    """The conversation so far. Only the last message of a person is used, or its answer. Its files
-    come with their data (`data:` URLs): addresses are refused."""
+    """The conversation so far. Only the last message of a person is used, or the approvals that a
+    person answered in the last message. Files must contain their data (`data:` URLs): other URLs
+    are an error."""
     trigger: str = "submit-message"
-    """`regenerate-message` submits a run anew for the same message."""
+    """`regenerate-message` submits another run for the same message."""
     message_id: str | None = None
-    """The message that is to be made anew."""
+    """The id of the message to regenerate."""
     inputs: dict[str, Any] | None = None
     """The flow's inputs, for a new run."""
 
 
 class AgUiMessage(ChatBody):
-    """A message of a conversation, as AG-UI has it. Other fields are kept."""
+    """A message of a conversation, as AG-UI has it. Further fields are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -88,7 +89,7 @@ class AgUiAnswer(ChatBody):
 
 
 class AgUiProps(ChatBody):
-    """What an app passes on to Perdure."""
+    """The properties that an app forwards to Perdure."""
 
     inputs: dict[str, Any] | None = None
     """The flow's inputs, for a new run."""
@@ -102,8 +103,8 @@ class AgUiInput(ChatBody):
     run_id: Id
     """The client's own id of this response."""
     messages: list[AgUiMessage]
-    """The conversation so far. Only the last message of a person is used. Its files come with their
-    data: addresses are refused."""
+    """The conversation so far. Only the last message of a person is used. Its files must contain
+    their data: URLs of files are an error."""
     resume: list[AgUiAnswer] | None = None
     """The answer to the interrupt with which the last response ended."""
     forwarded_props: AgUiProps | None = None
@@ -120,12 +121,12 @@ class ChatMessage:
 
 @dataclass(frozen=True)
 class QuestionReference:
-    """A question by the name that ``interrupt_ref`` made.
+    """The parts of a question's name that ``interrupt_ref`` made.
 
     Attributes:
-        run_id: the run whose response showed the question.
-        asking: the run that asks: the same run, or a run below it.
-        interrupt: the id of the question.
+        run_id: The run whose response showed the question.
+        asking: The run that asked: the same run, or a run below it.
+        interrupt: The id of the question.
     """
 
     run_id: str
@@ -138,16 +139,16 @@ class ChatAnswer:
     """A person's answer to a question of a run.
 
     Attributes:
-        reference: the question, by the name that the response gave it.
-        payload: the answer of the person. None: JSON null, or no answer if ``has_payload`` is
+        reference: The question that the person answers.
+        payload: The person's answer. None means JSON null, or no answer if ``has_payload`` is
             False.
-        has_payload: whether the request has an answer.
-        is_cancelled: whether the person did not want to answer.
-        calls: the tool calls of the conversation that have no result.
-        message: the answer as a message of the chat. It counts if the question is no longer open.
-            None: the answer is no text.
-        others: the other answers in the request, to questions that may be the open one. The newest
-            is first.
+        has_payload: Whether the request contains an answer.
+        is_cancelled: Whether the person declined to answer.
+        calls: The tool calls of the conversation that have no result.
+        message: The answer as a message of the chat, which is sent if the question is no longer
+            open. None: the answer is not a text.
+        others: Further answers in the request, the newest first. One of them may be to the open
+            question.
     """
 
     reference: QuestionReference
@@ -160,7 +161,7 @@ class ChatAnswer:
 
 
 class ApprovalPayload(ChatBody):
-    """The decision about a call of a tool."""
+    """A person's decision about a tool call."""
 
     approved: StrictBool
     reason: str | None = None
@@ -170,11 +171,12 @@ class ApprovalPayload(ChatBody):
 def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
     """Return the person's message or answer in a request of the AI SDK.
 
-    A text after a question is its answer, also behind messages that were refused.
+    An approval that the person answered in the last message is an answer. So is a text after a
+    question of kind ``question``, even if other messages of the person stand between them.
 
     Raises:
-        InvalidInput: the last message has neither a text nor a file nor an answer.
-        UnsupportedPart: the message has a part that a run cannot take.
+        InvalidInput: The request has neither a text or file of a person nor an answer.
+        UnsupportedPart: The message has a part that is neither a text nor a file with its data.
     """
     last = chat.messages[-1]
     if last.role == "assistant" and chat.trigger != "regenerate-message":
@@ -209,8 +211,8 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
     """Return the person's message or answer in a request of AG-UI.
 
     Raises:
-        InvalidInput: there is no message of a person, or several answers.
-        UnsupportedPart: the message has a part that a run cannot take.
+        InvalidInput: The request has no text or file of a person, or has several answers.
+        UnsupportedPart: The message has a part that is neither a text nor a file with its data.
     """
     if body.resume:
         if len(body.resume) > 1:
@@ -235,10 +237,13 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
 
 
 def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
-    """Return the arguments with which ``AuthorizedClient.resume`` takes an answer.
+    """Return an answer as keyword arguments for ``AuthorizedClient.resume``: ``answer`` or ``add``.
+
+    Args:
+        pending: The open question.
 
     Raises:
-        InvalidInput: the answer does not fit the kind of the question.
+        InvalidInput: The answer does not fit the kind of the question.
     """
     if pending.kind == "approval":
         return {"answer": _decision_in(answer)}
@@ -259,10 +264,11 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
 
 
 def is_answer_of(answered: AnsweredQuestion, answer: ChatAnswer) -> bool:
-    """Return whether a question that is no longer open has this answer.
+    """Return whether an answered question has this same answer.
 
-    Of an approval, the decisions are compared, and of a budget, the added amounts. If the stored
-    answer is not known (``is_answer_known``), each answer that is no text counts as the same.
+    For an approval, the decisions are compared. For a budget, the added amounts are compared. If
+    the stored answer is not known (``is_answer_known``), any answer that is not a text counts as
+    the same.
     """
     stored = answered.resumed.data
     if answered.approval is not None:
@@ -280,14 +286,14 @@ def is_answer_of(answered: AnsweredQuestion, answer: ChatAnswer) -> bool:
 def decided_calls(
     answer: ChatAnswer, approval: Mapping[str, Any] | None, decision: Any
 ) -> list[UiToolCall]:
-    """Return a conversation's open tool calls, with the person's decision in the call it is about.
+    """Return the tool calls without a result. The call to be approved has the person's decision.
 
-    The AI SDK's requests have the decision in the call already. AG-UI's do not.
+    Requests of the AI SDK already have the decision in the call. Requests of AG-UI do not.
 
     Args:
-        approval: the call whose approval was asked for, from the data of the question. None: it was
-            another question.
-        decision: the answer to the approval.
+        approval: The command that was to be approved, from the data of the question. None: the
+            question was no approval, and the calls are returned unchanged.
+        decision: The answer to the approval.
     """
     decided = list(answer.calls)
     if approval is None:
@@ -306,15 +312,22 @@ def decided_calls(
 
 
 def topic_of(chat_id: str) -> str:
-    """Return the topic that a chat's live run holds."""
+    """Return the topic that the live run of a chat holds.
+
+    An id that is too long for a topic, or has other characters, is replaced by its digest.
+    """
     topic = f"chat:{chat_id}"
     return topic if TOPIC.fullmatch(topic) else f"chat:{_digest(chat_id)}"
 
 
 def key_of(protocol: str, flow: str, chat_id: str, message: ChatMessage, more: Any) -> str:
-    """Return the idempotency key of a message. With it, a repeated request makes no second run.
+    """Return the idempotency key of a chat message.
 
-    ``more`` is further JSON data by which requests differ.
+    With the key, a repeated request starts no second run.
+
+    Args:
+        protocol: The name of the chat interface's protocol.
+        more: Further JSON data. Requests with different data get different keys.
     """
     subject = [protocol, flow, chat_id, message.id, message.text, more]
     if message.files:
@@ -323,7 +336,11 @@ def key_of(protocol: str, flow: str, chat_id: str, message: ChatMessage, more: A
 
 
 def _decision_in(answer: ChatAnswer) -> Any:
-    """Return the answer to an approval, in the form that ``resume`` takes."""
+    """Return an approval's answer in the form for ``resume``.
+
+    Raises:
+        InvalidInput: The answer is not a decision (``ApprovalPayload``).
+    """
     return "refuse" if answer.is_cancelled else _decision(answer.payload)
 
 
@@ -351,7 +368,11 @@ def _answer(approval: Mapping[str, Any], calls: Sequence[UiToolCall]) -> ChatAns
 
 
 def _reference(text: Any) -> QuestionReference:
-    """Return the question with this name (``interrupt_ref``)."""
+    """Return the parts of a question's name that ``interrupt_ref`` made.
+
+    Raises:
+        InvalidInput: ``text`` is not such a name.
+    """
     run_id, _, key = text.partition("/") if isinstance(text, str) else ("", "", "")
     asking, _, interrupt = key.rpartition("/")
     if not (run_id and interrupt):
@@ -364,15 +385,16 @@ def _reference(text: Any) -> QuestionReference:
 def _message(
     message_id: str, parts: Any, file_of: Callable[[Mapping[str, Any], int], File | None]
 ) -> ChatMessage:
-    """Return a person's message: its text in lines, and its files.
+    """Return a person's message. Its texts are joined with line breaks.
 
     Args:
-        file_of: returns a part as a file, or None if the part is no file. The number is for files
-            without a name.
+        parts: The parts of the message. Any value but a list means no parts.
+        file_of: A function that returns a part as a file, or None if the part is no file. Its
+            second argument is a number for the name of a file without a name.
 
     Raises:
-        InvalidInput: the message has neither a text nor a file, or a file is not valid.
-        UnsupportedPart: a part is neither a text nor a file. A run would miss this part.
+        InvalidInput: The message has neither a text nor a file, or a file is not valid.
+        UnsupportedPart: A part is neither a text nor a file with its data.
     """
     texts: list[str] = []
     files: list[File] = []
@@ -396,7 +418,11 @@ def _message(
 
 
 def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return an AI SDK part as a file, or None if it is no file."""
+    """Return a part of an AI SDK message as a file.
+
+    None if the part is no file. ``number`` is used in the name of a file without a name. For errors
+    see ``file_of_url``.
+    """
     if part.get("type") != "file":
         return None
     media_type = part.get("mediaType")
@@ -405,9 +431,11 @@ def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
 
 
 def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return an AG-UI part as a file, or None if it is no file.
+    """Return a part of an AG-UI message as a file.
 
-    Parts of version 1.0 have a ``source``. Earlier versions have ``binary`` parts.
+    None if the part is no file. Parts of version 1.0 have a ``source``. Earlier versions have
+    ``binary`` parts. ``number`` is used in the name of a file without a name. For errors see
+    ``file_of_url``.
     """
     kind = str(part.get("type"))
     source: Any = part.get("source")
@@ -429,7 +457,7 @@ def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
 
 
 def _file_name(media_type: str, number: int) -> str:
-    """Return a name for a nameless file: ``picture-1``, ``file-2``."""
+    """Return a name for a file without a name: ``picture-1``, ``file-2``."""
     return f"{'picture' if media_type.startswith('image/') else 'file'}-{number}"
 
 
@@ -439,7 +467,10 @@ def _data(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
-    """Return the tool calls without an output in an AI SDK message's parts."""
+    """Return an AI SDK message's tool calls without an output.
+
+    Each has the person's decision if its approval was answered.
+    """
     calls = []
     for part in parts:
         kind = str(part.get("type"))
