@@ -98,10 +98,10 @@ class _Script:
         }
 
     def is_replaying(self) -> bool:
-        """Return whether the function has not come to where the run is.
+        """Return whether the function has not yet reached the point where the run is.
 
         The journal has entries that the function has not requested yet, or the round has begun
-        something that it does not have yet.
+        requests that the function has not made yet.
         """
         # Workers of older releases left no kind. The run may have passed this line with them.
         return bool(self._left) or any(each.kind for each in self.begun.values())
@@ -415,10 +415,10 @@ class LiveScript(_Script):
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
-        """Return the entry for a request if it is available at once.
+        """Return the entry for a request if it is available at once, else None.
 
-        Then the coroutine need not be suspended. The coroutine must wait for nothing else, no other
-        callback may be ready, and the entry must be the next one of the journal.
+        If it is available, the coroutine need not be suspended. The coroutine must wait for nothing
+        else, no other callback may be ready, and the entry must be the next one of the journal.
         """
         if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
             return None
