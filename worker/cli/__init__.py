@@ -1,1 +1,1 @@
-"""The command line ``perdure``. Nothing slow is imported before a command runs."""
+"""The command line ``perdure``. Slow modules are imported only by the commands that need them."""

@@ -1,4 +1,4 @@
-"""``celery -A APP perdure ...``: the commands for the server and prefix of that Celery app.
+"""``celery -A APP perdure ...``: the commands for that app's state server and prefix.
 
 Celery imports this module in each ``celery`` command, so it imports nothing that is slow.
 """
@@ -30,16 +30,17 @@ ELSEWHERE = {
 
 
 class AppCommands(Commands):
-    """The click group of the commands for an app: all except those in ELSEWHERE."""
+    """The click group of the commands on a Celery app. Those in ELSEWHERE are missing."""
 
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = {
         name: command for name, command in COMMANDS.items() if name not in ELSEWHERE
     }
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command typed after ``celery -A APP perdure``.
+        """Run the command that the user typed after ``celery -A APP perdure``.
 
-        An error is reported in one sentence, and the process exits with Perdure's exit code for it.
+        An error is reported in one sentence, and is not raised. The process then exits with
+        Perdure's exit code for the error.
         """
         try:
             return super().invoke(ctx)
@@ -54,7 +55,10 @@ class AppCommands(Commands):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command typed after ``celery -A APP perdure``.
+        """Return the click command that the first argument names.
+
+        Returns:
+            The command's name, the command, and the other arguments.
 
         Raises:
             UsageError: The command does not exist, or is not available on the user's own Celery
@@ -86,10 +90,9 @@ def perdure_on_app(ctx: click.Context) -> None:
 
 
 def engine_here() -> Runtime | None:
-    """Return the ``Runtime`` of the app that ``celery -A`` names.
+    """Return the ``Runtime`` of the app in ``celery -A APP perdure``.
 
-    Returns:
-        The runtime, or None if the program is ``perdure``.
+    Return None if the program is ``perdure``, or if no command runs.
     """
     context = click.get_current_context(silent=True)
     engine: Runtime | None = None if context is None else context.meta.get(ENGINE)
@@ -97,9 +100,10 @@ def engine_here() -> Runtime | None:
 
 
 def program() -> str:
-    """Return the program as the user types it: ``perdure`` or ``celery -A APP perdure``.
+    """Return the program's name: ``perdure`` or ``celery -A APP perdure``.
 
-    ``APP`` is the name of the app in the command that runs now.
+    ``APP`` is the app's name in the current command line, or the word APP if it is unknown. The
+    result is ``perdure`` if no command runs.
     """
     context = click.get_current_context(silent=True)
     return (

@@ -1,4 +1,4 @@
-"""Output of commands to files and standard output."""
+"""Output of a command to a file, or of a run's file to standard output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(content: bytes, file: Path) -> None:
-    """Replace a file's content atomically. If that fails, the file keeps its old content.
+    """Write ``content`` to a file atomically. If that fails, the file keeps its old content.
 
     Raises:
         Failed: The file cannot be written.
@@ -38,12 +38,16 @@ def write(content: bytes, file: Path) -> None:
 
 
 def write_file(run_id: str, file: File, target: Path | None, as_json: bool) -> None:
-    """Write a run's file to ``target``, or to standard output if that is None.
+    """Write a file of a run to a path or to standard output.
 
-    With ``as_json``, standard output gets one JSON document.
+    Args:
+        target: The path. None means standard output.
+        as_json: Whether to print one JSON document with the file's content to standard output. It
+            is ignored if there is a ``target``.
 
     Raises:
-        Failed: The file cannot be written, or it is not text and would be shown on a terminal.
+        Failed: The target cannot be written. Or standard output is a terminal, and the file is not
+            text.
     """
     size = f"{len(file.content):,} bytes, {file.media_type}"
     if target is not None:

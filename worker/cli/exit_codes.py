@@ -1,4 +1,4 @@
-"""Exit codes, and the report of an error: one sentence on stderr, no traceback."""
+"""Exit codes, and the report of an error: one sentence on stderr."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ DEBUG = "PERDURE_DEBUG"
 
 
 class Failed(Exception):
-    """Raised when a command cannot be carried out.
+    """Raised when a CLI command cannot be carried out.
 
     Args:
         message: The sentence to print.
-        exit_code: The exit code.
+        exit_code: The exit code. None means that of the class.
     """
 
     exit_code = INTERNAL
@@ -72,7 +72,10 @@ def report_error(error: BaseException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the exit code of a command that ends with this error."""
+    """Return the exit code of a command that raised this error.
+
+    It is INTERNAL for an error that is not one of Perdure's.
+    """
     return error.exit_code if _is_ours(error) else INTERNAL
 
 

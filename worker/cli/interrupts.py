@@ -1,8 +1,9 @@
 """Signals that end a command: each raises KeyboardInterrupt, and none is lost.
 
-Python only prints an exception from a finalizer, and drops it. Until 3.11 it replaces an exception
-from ``__set_name__``, while a class is made, by RuntimeError. A Ctrl-C at that moment would be
-lost, or reported as an internal error. So KeyboardInterrupt is raised right after these functions.
+Python prints an exception from a finalizer, but does not propagate it. Until 3.11, Python also
+replaces an exception from ``__set_name__`` (while a class is made) by RuntimeError. A Ctrl-C in
+such a function would be lost, or reported as an internal error. So the signal is sent again until
+no such function runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ OF_FINALIZERS = ("weakref", "_weakrefset")
 
 
 def raise_on(*numbers: int) -> None:
-    """Make signals raise KeyboardInterrupt in the main thread. Ignored signals stay ignored."""
+    """Make the signals with these numbers raise KeyboardInterrupt in the main thread.
+
+    A signal that this process ignores stays ignored.
+    """
     for number in numbers:
         # A shell has background jobs ignore Ctrl-C.
         if signal.getsignal(number) is not signal.SIG_IGN:

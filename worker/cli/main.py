@@ -110,11 +110,13 @@ HINTS = {name: hint for hint, names in SYNONYMS.items() for name in names}
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Pause Python's garbage collector while modules are imported.
+    """Disable Python's garbage collector in the ``with`` block.
 
-    The collector would search their objects again and again, and find nothing. That is a tenth of
-    the CPU time of ``perdure list`` (``python -m benchmarks start``). Afterwards all objects count
-    as old, so the next search, which is for young objects, leaves them out.
+    Modules are imported in the block. The collector would search the new objects many times, and
+    find no garbage. These searches take a tenth of the CPU time of ``perdure list`` (``python -m
+    benchmarks start``). At the end of the block, all objects are moved to the oldest generation, so
+    the next search of young objects skips them. A collector that was disabled before stays
+    disabled.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -128,9 +130,9 @@ def paused_collector() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """A click group whose commands are imported on demand.
+    """A click group that imports each command on demand.
 
-    The command ``NAME`` is the object ``NAME_command`` of its module.
+    The click command ``NAME`` is the object ``NAME_command`` of its module.
     """
 
     #: The commands of this group, in the format of COMMANDS.
@@ -139,15 +141,11 @@ class Commands(click.Group):
     hints_here: ClassVar[Mapping[str, str]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return command names in the order of the help."""
+        """Return the names of the commands, in the order of the help text."""
         return list(self.commands_here)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the CLI command of this name.
-
-        Returns:
-            The command, or None if the group has no such command.
-        """
+        """Import and return the click command of this name, or None if the group has none."""
         if cmd_name not in self.commands_here:
             return None
         module, line = self.commands_here[cmd_name]
@@ -161,10 +159,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the CLI command that the user named.
+        """Return the click command that the first argument names.
+
+        Returns:
+            The command's name, the command, and the other arguments.
 
         Raises:
-            UsageError: The command does not exist. The message names the right command.
+            UsageError: The command does not exist. The message suggests a command.
         """
         if args and args[0] not in self.commands_here and not args[0].startswith("-"):
             import difflib
@@ -204,7 +205,7 @@ def perdure() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command that ``sys.argv`` names, and exit the process with its exit code."""
+    """Run the command in ``sys.argv``. Exit the process with the command's exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A goal may contain characters that the terminal's encoding lacks; printing must not fail.
         if hasattr(stream, "reconfigure"):
@@ -222,9 +223,13 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one CLI command and return its exit code.
+    """Run one CLI command. Return its exit code.
 
-    An error is printed on stderr as one sentence.
+    An error of the command is printed on stderr as one sentence, and is not raised. If the reader
+    of standard output has closed the pipe, that counts as success. A SystemExit is not caught.
+
+    Args:
+        arguments: The command's name and arguments, without the name of the program.
     """
     if os.getcwd() not in sys.path:
         # Flow modules are found here. Last in the path, they replace none of Perdure's modules.

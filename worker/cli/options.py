@@ -1,4 +1,4 @@
-"""Shared options of commands, and parsers of their values."""
+"""Options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ run_argument = click.argument("run_id", metavar="RUN")
 
 
 def _count(value: str | int) -> int:
-    """Return the number of processes that the value of ``--processes`` means.
+    """Parse the value of ``--processes`` into a number of processes.
 
     ``auto`` means one process for each CPU that this process may use.
 
     Raises:
-        BadParameter: The value is no number from 1 on, and not ``auto``.
+        BadParameter: The value is neither ``auto`` nor a whole number from 1 on.
     """
     if value == "auto":
         return (
@@ -55,7 +55,7 @@ processes_option = click.option(
 
 
 def model_options(command: _F) -> _F:
-    """Add the options ``--model`` and ``--model-url`` to a command."""
+    """Decorate a command with the options ``--model`` and ``--model-url``."""
     url = click.option(
         "--model-url",
         metavar="URL",
@@ -70,9 +70,10 @@ def model_options(command: _F) -> _F:
 
 
 def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-    """Parse an option's duration into seconds, or return None if the option is missing.
+    """Parse an option's duration into seconds. Return None if the option is missing.
 
-    ``text`` is ``90s``, ``10m``, ``7d``, ``PT10M`` or a number of seconds.
+    This is a callback of click. ``text`` is ``90s``, ``10m``, ``7d``, ``PT10M`` or a number of
+    seconds.
 
     Raises:
         BadParameter: The text is not a duration.
@@ -88,9 +89,10 @@ def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> 
 def when(
     _ctx: click.Context, _option: click.Parameter, text: str | None
 ) -> datetime | timedelta | None:
-    """Parse an option's ISO 8601 time or duration, or return None if the option is missing.
+    """Parse an option's time (ISO 8601) or duration. Return None if the option is missing.
 
-    A duration counts from now, and is returned as a timedelta. A time without a zone is local time.
+    This is a callback of click. A duration is returned as a timedelta, which counts from now. A
+    time is returned as an aware datetime. Without a time zone it is local time.
 
     Raises:
         BadParameter: The text is no time and no duration, or the date is out of range.

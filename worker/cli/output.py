@@ -1,4 +1,4 @@
-"""Printing of results: tables for terminals, tab-separated lines for pipes, JSON on demand."""
+"""Printing of results: tables on a terminal, tab-separated lines elsewhere, JSON on demand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ LEAST = 8
 def document(value: Any) -> None:
     """Print a command's result as one JSON document.
 
-    The document is indented on a terminal, and on one line elsewhere. Lone surrogates are escaped.
+    Characters beyond ASCII are escaped. On a terminal the document is indented, elsewhere it is on
+    one line. A value that is no JSON is printed as its ``str``.
     """
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=str))
 
@@ -50,14 +51,15 @@ def table(
     nothing: str,
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table on a terminal, else tab-separated lines without a head.
+    """Print a table on a terminal. Elsewhere, print tab-separated lines of all columns, no head.
 
     Args:
         columns: The heads of the columns.
         rows: The cells of each row.
-        wide: The column that shrinks when the terminal is narrow.
-        nothing: The text for a terminal if there are no rows.
-        spare: Columns to leave out, in this order, if shrinking ``wide`` is not enough.
+        wide: The head of the column that shrinks when the terminal is narrow.
+        nothing: The text to print on a terminal if there are no rows.
+        spare: Heads of columns to leave out on a terminal, in this order, if it is not enough to
+            shrink the column ``wide``.
     """
     if not sys.stdout.isatty():
         for row in rows:
@@ -81,7 +83,8 @@ def drawn(
 ) -> Table:
     """Return a rich table that fits a terminal of ``width`` characters.
 
-    The column ``wide`` shrinks first. If that is not enough, the ``spare`` columns are left out.
+    The column ``wide`` shrinks first, to LEAST characters at most. If that is not enough, ``spare``
+    columns are left out one by one, in their order. The arguments are those of ``table``.
     """
     from rich.cells import cell_len
     from rich.table import Table
@@ -108,15 +111,18 @@ def drawn(
 
 
 def colour_of(status: str) -> str:
-    """Return the colour for a run's status text, or ``''`` for any other text."""
+    """Return the name of the colour for a run's status text. ``''`` for any other text."""
     return UNFINISHED_COLOUR if UNFINISHED.fullmatch(status) else COLOURS.get(status, "")
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
-    """Print an object's fields, one name and value per line.
+    """Print the fields of an object, one name and value per line.
 
-    On a terminal the values are aligned, and cut at MOST_SHOWN characters. A value whose name is in
-    ``whole`` is never cut.
+    On a terminal the values are aligned, and cut at MOST_SHOWN characters.
+
+    Args:
+        pairs: The names and values.
+        whole: Names of the values that are never cut.
     """
     width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
     for name, value in pairs:
@@ -131,8 +137,11 @@ def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
 
 
 def follow_hint(run_id: str, url: str | None) -> str:
-    """Return the ``perdure watch`` command for this run.
+    """Return the ``perdure watch`` command for a run.
 
-    The server's URL in it has no user and no password.
+    Args:
+        run_id: The run's id.
+        url: The value of ``--url``, which the command gets too, without user and password. None
+            leaves the option out.
     """
     return f"{program()} watch {run_id}" + (f" --url {shlex.quote(place_of(url))}" if url else "")

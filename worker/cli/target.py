@@ -1,8 +1,8 @@
-"""Target of a command: the state server or HTTP server, and the run that a shortened id means.
+"""Target of a command: its server, and the run that a shortened id names.
 
-``--url`` or the settings name the state server. The default is the server of `perdure up`, else a
-Redis on localhost that is safe for runs. A command that needs only the client's public API can also
-talk to an HTTP server (`perdure server`), if ``--url`` or ``PERDURE_SERVER_URL`` names it.
+``--url`` or the settings name the state server. The default is the server of `perdure up`, else the
+Redis on localhost if it is safe for runs. A command that needs only the client's public API can
+also use an HTTP server (`perdure server`) that ``--url`` or ``PERDURE_SERVER_URL`` names.
 """
 
 from __future__ import annotations
@@ -36,16 +36,20 @@ SERVER_URL, TOKEN = "PERDURE_SERVER_URL", "PERDURE_TOKEN"
 def settings_for(url: str | None, **overrides: Any) -> Settings:
     """Return the command's settings. Their ``redis_url`` is the state server to use.
 
+    If the server answers but does not accept writes, the reason is printed on stderr.
+
     Args:
         url: The value of ``--url``. None means the server of the settings, else that of `perdure
-            up`, else one on localhost that is safe for runs.
-        overrides: Settings that override those of files and environment.
+            up`, else the one on localhost if it is safe for runs.
+        overrides: Settings that override those of files and environment. None as a value overrides
+            nothing. They are ignored on the user's own Celery app, whose settings are used.
 
     Raises:
         NoServer: No state server was found.
         Failed: The URL is that of an HTTP server.
         InvalidSettings: A setting is invalid, or the URL is not that of a state server.
         StoreUnavailable: The state server does not answer.
+        AccessDenied: The state server refuses the login.
     """
     with paused_collector():
         from perdure.worker.settings import load_settings
@@ -76,9 +80,11 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
 
 @contextmanager
 def client_for(url: str | None) -> Iterator[ClientApi]:
-    """Yield a client of the command's server, and close the client afterwards.
+    """Yield a client of the command's server.
 
-    The server is the HTTP server that ``--url`` or PERDURE_SERVER_URL names, else the state server.
+    The client is closed at the end of the block. The server is the HTTP server that ``--url`` or
+    PERDURE_SERVER_URL names, else the state server. ``url`` is the value of ``--url``. The errors
+    are those of ``settings_for``.
     """
     server = _http_server(url)
     if server is None:
@@ -93,9 +99,10 @@ def client_for(url: str | None) -> Iterator[ClientApi]:
 
 @contextmanager
 def reader_for(url: str | None) -> Iterator[ReadApi]:
-    """Yield a client that only reads runs, and close it afterwards.
+    """Yield a client that can only read runs.
 
-    A command starts faster with it than with ``client_for``. Both talk to the same server.
+    It is closed at the end of the block. It uses the same server as ``client_for``, but the command
+    starts faster.
     """
     if _http_server(url) is not None:
         with client_for(url) as client:
@@ -111,10 +118,15 @@ def reader_for(url: str | None) -> Iterator[ReadApi]:
 
 @contextmanager
 def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
-    """Yield a client of the state server, and close it afterwards.
+    """Yield a client of the state server.
 
-    It is for commands that an HTTP server does not offer. ``options`` are passed to ``Client``. A
-    client of the user's own Celery app has that app's options instead.
+    It is closed at the end of the block. A command uses it if an HTTP server does not offer its
+    operation.
+
+    Args:
+        url: The value of ``--url``.
+        options: Options for ``Client``. They are ignored for a command on the user's own Celery app
+            without ``--url``.
     """
     settings = settings_for(url)
     with paused_collector():
@@ -127,7 +139,8 @@ def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
 def _connected(kind: type[_C], url: str | None, settings: Settings, **options: Any) -> _C:
     """Return a client of class ``kind``, for the state server of the settings.
 
-    Without ``--url``, a command on the user's own Celery app uses that app's state server instead.
+    But without ``--url``, a command on the user's own Celery app gets a client of that app, and
+    ``settings`` and ``options`` are ignored.
     """
     engine = engine_here()
     if engine is None or url is not None:
@@ -136,13 +149,10 @@ def _connected(kind: type[_C], url: str | None, settings: Settings, **options: A
 
 
 def _http_server(url: str | None) -> str | None:
-    """Return the URL of the command's HTTP server. ``url`` is the value of ``--url``.
+    """Return the URL of the command's HTTP server, or None if it uses the state server.
 
-    With the user's own Celery app, only ``--url`` can name an HTTP server: the app already has a
-    state server.
-
-    Returns:
-        The URL, or None if the command uses the state server.
+    ``--url`` names it, else PERDURE_SERVER_URL. That variable is ignored on the user's own Celery
+    app, which has a state server. ``url`` is the value of ``--url``.
     """
     if url is not None or engine_here() is not None:
         return url if is_http(url) else None
@@ -150,9 +160,10 @@ def _http_server(url: str | None) -> str | None:
 
 
 def _find_server(settings: Settings) -> Settings:
-    """Find a state server when the settings name none. Return the settings with its URL.
+    """Find a state server because the settings name none. Return the settings with its URL.
 
-    It is the server of `perdure up`, else the one on localhost if that is safe for runs.
+    It is the server of `perdure up`, else the one on localhost if that server is safe for runs. The
+    use of the server on localhost is announced on stderr.
 
     Raises:
         NoServer: Neither server can be used.
@@ -186,7 +197,8 @@ def known_id(client: ReadApi, text: str) -> str:
     """Return the full id of the run whose id begins with ``text``.
 
     Returns:
-        The id, or ``text`` itself if that is a full id, is too short, or matches no run.
+        The id. It is ``text`` itself if ``text`` is a full id, is too short or too long for a
+        shortened id, or matches no run. It is also ``text`` if this user may not read runs.
 
     Raises:
         Failed: The ids of several runs begin with the text.

@@ -1,1 +1,1 @@
-"""Why a run is in its state: the answer of ``perdure why``."""
+"""Verdicts: why a run is in its state, for ``perdure why``."""

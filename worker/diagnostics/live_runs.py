@@ -1,8 +1,8 @@
-"""Verdicts on runs that are queued, running, or waiting for a time.
+"""Verdicts on runs that are queued, running, or in a timed wait.
 
-They cover timed waits (a start time, a retry, a stop, lost workers), messages that are queued, lost
-or without a worker that can run them, running rounds, paused flows, and a state server, broker or
-workers that do not respond.
+Reasons of a timed wait are a start time, a retry, a stop and lost workers, for example. Other
+verdicts cover running rounds, paused flows, and messages that are queued, lost or not for any live
+worker. They also cover a state server, a broker or workers that do not respond.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from perdure.worker.presentation.text import waits_for_code, waits_for_provider
 
 
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
-    """Return the verdict that no live worker can run the flow.
+    """Return the verdict that no live worker can run the next round.
 
-    No live worker has the role of the run's next round. Or those that have it do not know the flow,
-    lack something that it needs, or do not have it enabled. The result is None if a worker can run
-    the round.
+    Return None if one can. Otherwise, either no live worker has the round's role. Or each worker of
+    the role does not know the flow, lacks something that the flow needs, or does not have the flow
+    enabled.
     """
     if not case.of_role:
         return case.no_worker("Its next round waits")
@@ -67,10 +67,10 @@ def no_worker_runs_it(case: RunCase) -> Verdict | None:
 
 
 def message_lost(case: RunCase) -> Verdict | None:
-    """Return the verdict that the run's message seems lost.
+    """Return the verdict that the run's message is probably lost. None if it is not.
 
-    The sweep did not find it in the queue. The sweep checks once more before it sends the message
-    again. The result is None if no message is missing.
+    A sweep did not find the message in its queue. The sweeper checks once more before it publishes
+    the message again.
     """
     if case.fields.get("looked") != "1":
         return None
@@ -86,9 +86,9 @@ def message_lost(case: RunCase) -> Verdict | None:
 
 
 def broker_silent(case: RunCase) -> Verdict | None:
-    """Return the verdict that the broker does not reply.
+    """Return the verdict that the broker does not answer.
 
-    The result is None if it replies, or if the state server itself is the broker.
+    Return None if it answers, or if the state server itself is the broker.
     """
     if case.standing.length is not None:
         return None
@@ -106,8 +106,9 @@ def broker_silent(case: RunCase) -> Verdict | None:
 def in_line(case: RunCase) -> Verdict:
     """Return the verdict that the run's message waits in a queue.
 
-    It gives the message's position. The position is exact near the head of the queue. Further back
-    it is estimated by the message's number.
+    The verdict has the message's position. The position is exact if the message was found among the
+    next messages of the queue. Otherwise it is estimated from the message's number. If the estimate
+    is 0, the sentence says that a worker has just taken the message, or that it was lost.
     """
     standing, number_of_run = case.standing, case.count("number")
     cursor, pushed = (
@@ -157,13 +158,14 @@ def in_line(case: RunCase) -> Verdict:
 
 
 def silent(case: RunCase) -> Verdict | None:
-    """Return the verdict that the state server or all workers stopped responding.
+    """Return the verdict that the state server or all workers do not respond.
 
-    Either no worker has swept for half a lease, although workers sent heartbeats. Or such a silence
-    has just ended, and the worker of the run's round has sent no heartbeat since.
+    There are two cases. No worker has swept for half a lease, although live workers have sent
+    heartbeats. Or such a period without sweeps ended less than a lease ago, and the worker of the
+    run's round has sent no heartbeat since then.
 
     Returns:
-        The verdict, or None if neither is so.
+        The verdict, or None in neither case.
     """
     queues = case.standing.queues
     swept, begin, end = (
@@ -202,10 +204,7 @@ def silent(case: RunCase) -> Verdict | None:
 
 
 def leased(case: RunCase) -> Verdict:
-    """Return the verdict on a round in flight.
-
-    A worker has claimed the round, and runs it or has gone silent.
-    """
+    """Return the verdict on a round in flight. Its worker may have stopped responding."""
     until = case.time("lease_until") or 0.0
     head = (
         f"Running on {case.owner}: step {case.count('step')} (node {case.node}, "
@@ -242,10 +241,10 @@ def leased(case: RunCase) -> Verdict:
 
 
 def flow_paused(case: RunCase) -> Verdict | None:
-    """Return the verdict that the run's flow is paused.
+    """Return the verdict that the run's flow is paused. None if it is not.
 
-    The run is held already, or will be when its message is claimed. The result is None if the flow
-    is not paused.
+    A paused flow's runs do not start a round. The run either waits already, or will wait when a
+    worker takes its message.
     """
     if case.standing.paused is None:
         return None
@@ -267,9 +266,10 @@ def flow_paused(case: RunCase) -> Verdict | None:
 
 
 def waiting(case: RunCase) -> Verdict:
-    """Return the verdict on a timed wait: why, and until when.
+    """Return the verdict on a run in a timed wait: reason and end.
 
-    The run waits for a retry, for its start time or for a model provider, for example.
+    The run waits for a retry, its start time or a model provider, for example. If no live worker
+    can continue it after the wait, the verdict says that instead.
     """
     reason, until = case.fields.get("waiting_for", ""), case.time("waiting_until")
     if reason == "flow":
@@ -307,7 +307,10 @@ def waiting(case: RunCase) -> Verdict:
 
 
 def fitting(case: RunCase) -> Sequence[WorkerInfo]:
-    """Return the live workers that run the code of the run's last commit."""
+    """Return the live workers that run the build of the run's last commit.
+
+    The list is empty if the run's hash does not name a build.
+    """
     build = case.fields.get(BUILD)
     return [
         worker

@@ -1,4 +1,4 @@
-"""Verdicts on parked runs: they wait for a time, a signal or child runs."""
+"""Verdicts on parked runs: runs whose node waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from perdure.worker.presentation.text import count
 
 
 def parked(case: RunCase) -> Verdict:
-    """Return the verdict on a run whose node waits: for signals, for children, or for a time."""
+    """Return the verdict on a parked run.
+
+    The run's node waits for signals, child runs or a time. If the wait has timed out and no worker
+    is alive, the verdict says that instead.
+    """
     until = case.time("wait_until")
     signals, children = awaited(case.fields).values()
     if until is not None and until <= case.now and not case.alive:

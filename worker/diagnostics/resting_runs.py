@@ -1,4 +1,4 @@
-"""Verdicts on runs that no worker will touch: damaged, ended, or waiting for a person."""
+"""Verdicts on runs that are damaged, ended, or waiting for a person."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ PHASES = (*LIVE, "parked", "interrupted", "stopped", "completed", "errored")
 
 
 def quarantined(case: RunCase) -> Verdict | None:
-    """Return the verdict that the run's stored data is damaged.
+    """Return the verdict that the run's stored data is damaged. None if it is not.
 
-    A worker or the sweep has found the damage before, or this function finds it. The result is None
-    if there is no damage.
+    A worker or the sweeper has found the damage and quarantined the run, or this function finds it.
     """
     damage = case.fields.get("error", "") if "quarantined" in case.fields else _damage(case)
     if damage is None:
@@ -71,7 +70,7 @@ def _damage(case: RunCase) -> str | None:
 
 
 def ended(case: RunCase) -> Verdict:
-    """Return the verdict on an ended or stopped run: nothing more happens by itself."""
+    """Return the verdict on an ended or stopped run."""
     fields = case.fields
     match case.phase:
         case "completed" if UNFINISHED in fields:
@@ -126,9 +125,9 @@ def _how_to_go_on(case: RunCase) -> str:
 
 
 def waiting_for_a_person(case: RunCase) -> Verdict:
-    """Return the verdict on an interrupted run: its question, and how to answer.
+    """Return the verdict on an interrupted run, with its question.
 
-    If the question has a deadline, its default answer is taken then.
+    If the question has a deadline, the sentence says when the default answer applies.
     """
     reason, due = case.fields.get("i_reason", ""), case.standing.due
     until = (
@@ -158,10 +157,12 @@ def _waiting(case: RunCase) -> PendingInterrupt | None:
 
 
 def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[str, str]:
-    """Return an interrupted run's question, and how to answer it.
+    """Return two texts: an interrupted run's question, and how to answer it.
 
-    ``reason`` is the question as the run stores it. ``resume`` is the beginning of each command
-    that answers: ``perdure resume ID``.
+    Args:
+        waiting: The run's pending interrupt. None if the run's record cannot be read in full.
+        reason: The question as the run stores it.
+        resume: The beginning of each command that answers: ``perdure resume ID``.
     """
     question = safe_text(reason, MAX_TEXT)
     match waiting.kind if waiting else "question":
@@ -208,9 +209,10 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
 
 
 def _whose(data: Mapping[str, Any]) -> str:
-    """Return whose budget is used up, as the beginning of a sentence.
+    """Return the beginning of a sentence that names the used-up budget.
 
-    ``data`` is that of the question. It names a run (``of``) if runs share the budget.
+    ``data`` is the interrupt's data. Its ``of`` is the run above that has the budget. Without
+    ``of``, the run itself has it.
     """
     if "of" not in data:
         return "Its budget"

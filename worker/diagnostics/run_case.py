@@ -1,4 +1,4 @@
-"""RunCase: one run under examination, with the texts and numbers that all verdicts need."""
+"""RunCase: one read of a run, with helpers for all verdicts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ YEAR_10000 = 253_402_300_800_000
 
 
 class RunCase:
-    """One run's stored data, and facts that follow from it.
+    """One read of a run, and facts that follow from it. Times are in ms of the server's clock.
 
-    Times are in ms of the state server's clock.
+    Attributes:
+        standing: The read itself.
+        role: The role of the run's next round.
+        alive: The live workers.
+        of_role: The live workers that claim rounds of this role.
+        willing: Those of ``of_role`` that run the run's flow.
     """
 
     def __init__(self, standing: RunSnapshot, settings: Settings) -> None:
@@ -43,9 +48,13 @@ class RunCase:
         self.willing = [worker for worker in self.of_role if worker.knows(self.flow)]
 
     def say(self, code: VerdictCode, sentence: str, since: float | None, **details: Any) -> Verdict:
-        """Return a verdict on the run: a code, a sentence, since when it is so (ms), and details.
+        """Return a verdict on the run.
 
-        The run's id and phase are among the details of every verdict.
+        Args:
+            code: The verdict's code.
+            sentence: The verdict's sentence.
+            since: When the state began, in ms. None if unknown.
+            details: The verdict's details. The run's id and phase are added to them.
         """
         moment = None if since is None else datetime.fromtimestamp(since / 1000, UTC)
         return Verdict(code, sentence, moment, {"run": self.id, "phase": self.phase, **details})
@@ -54,7 +63,7 @@ class RunCase:
         """Return the verdict that no live worker has the role of the next round.
 
         Args:
-            head: The beginning of the verdict's sentence. It says what waits for such a worker.
+            head: The beginning of the verdict's sentence, such as "Its next round waits".
         """
         gone = [
             worker
@@ -76,36 +85,30 @@ class RunCase:
         )
 
     def time(self, name: str) -> float | None:
-        """Return a time field of the run's hash (ms).
-
-        The result is None if the field is absent or malformed.
-        """
+        """Return a time field of the run's hash (ms). None if it is absent or malformed."""
         return number(self.fields.get(name))
 
     @property
     def time_of_first_failure(self) -> float | None:
-        """When the current step first failed or awaited its provider (ms). None if neither."""
+        """When the current step first failed or waited for its provider (ms). None if neither."""
         return failing_since(self.fields)
 
     @property
     def time_of_first_misfit(self) -> float | None:
-        """Since when the current step waits for code that fits (ms). None if it does not wait."""
+        """When the step began to wait for a worker whose code fits (ms). None if it does not."""
         return failing_since(self.fields, MISFIT)
 
     def count(self, name: str) -> int:
-        """Return a number field of the run's hash.
-
-        The result is 0 if the field is absent or malformed.
-        """
+        """Return a number field of the run's hash. 0 if it is absent or malformed."""
         return int(number(self.fields.get(name)) or 0)
 
     @property
     def since_phase(self) -> float | None:
         """When the run's phase began, in ms. None if unknown.
 
-        For a queued run, it is when the run's message was published. The message of a run that has
-        never begun may have been published several times, to workers that lack its flow for
-        example. For such a run, it is the time from which the run could begin.
+        For a queued run, it is the time when the run's message was published. But the message of a
+        run that no worker has claimed yet may have been published several times. For such a run, it
+        is the earliest time at which the run could begin.
         """
         if self.phase not in ("queued", "waiting"):
             return self.time("updated_at")
@@ -116,17 +119,20 @@ class RunCase:
 
     @property
     def beat(self) -> float:
-        """When the round was claimed or its worker last sent a heartbeat, in ms."""
+        """When the round's worker last sent a heartbeat, or else claimed the round, in ms.
+
+        0 if the run was never claimed.
+        """
         return max(self.time("claimed_at") or 0.0, self.time("beat_at") or 0.0)
 
     def ago(self, time: float) -> str:
-        """Return how long ago ``time`` (ms, server clock) was: ``5.0 s``."""
+        """Return the duration from ``time`` (ms, server clock) to now as text: ``5.0 s``."""
         return duration((self.now - time) / 1000)
 
     def soon(self, time: float | None) -> str:
-        """Return in how long ``time`` (ms, server clock) comes: ``in 5.0 s``.
+        """Return the duration from now to ``time`` (ms, server clock) as text: ``in 5.0 s``.
 
-        For a time that is over or unknown, the text is ``at the next sweep``.
+        For a time that is past or None, the text is ``at the next sweep``.
         """
         if time is None or time <= self.now:
             return "at the next sweep"
@@ -134,25 +140,22 @@ class RunCase:
 
     @property
     def due(self) -> str:
-        """When the sweeper checks the run next: ``in 5.0 s``."""
+        """When the sweeper checks the run next, as text: ``in 5.0 s``."""
         return self.soon(self.standing.due)
 
 
 def names(workers: Sequence[WorkerInfo], shown: int = 3) -> str:
-    """Return the names of several workers as one text.
-
-    If there are more than ``shown``, the text has the first names and the number of the others.
-    """
+    """Return names of workers as one text: at most ``shown``, then the number of the others."""
     more = f" and {len(workers) - shown} more" if len(workers) > shown else ""
     return ", ".join(worker.name for worker in workers[:shown]) + more
 
 
 def number(text: str | None) -> float | None:
-    """Return the number in a text that a Lua script wrote.
+    """Return the number in a hash field's text: count or ms.
 
     Returns:
-        The count or time (ms), or None if the text is no number or is a time beyond the year
-        10,000.
+        The number. None if the text is None or no decimal number, or if the number as a time is
+        after the year 9999.
     """
     return (
         float(text)
@@ -162,5 +165,5 @@ def number(text: str | None) -> float | None:
 
 
 def iso(ms: float | None) -> str | None:
-    """Return a time in ms as ISO 8601 text. None stays None."""
+    """Return a time in ms as ISO 8601 text in UTC. For None, return None."""
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat()

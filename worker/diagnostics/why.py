@@ -1,6 +1,6 @@
-"""Why a run is in its state: a Verdict, from one read of the run, its queue and the workers.
+"""The choice of a run's Verdict, from one read of the run, its queue and the workers.
 
-Pure: nothing here reads a server or a clock.
+The functions are pure: they read neither a server nor a clock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ from perdure.worker.settings import Settings
 
 
 def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
-    """Return why the run in ``standing`` is in its current state.
+    """Return the verdict why a run is in its current state. ``perdure why`` shows it.
 
-    ``perdure why`` shows it. If several reasons hold, those that no worker can repair come first,
-    and those that repair themselves come last.
+    If several reasons hold, a reason that a person must act on comes before one that goes away by
+    itself. Damaged data comes first.
+
+    Args:
+        standing: One read of the run, its queue and the workers.
+        settings: The settings of this process. Their lease and heartbeat decide who is alive.
     """
     case = RunCase(standing, settings)
     damage = quarantined(case)
@@ -60,12 +64,12 @@ def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
 
 
 def while_refused(verdict: Verdict, reply: str, remedy: str) -> Verdict:
-    """Return a run's verdict while the state server refuses writes.
+    """Return the verdict on a run whose state server replies to all writes with an error.
 
     Args:
-        verdict: The verdict without the refusal.
-        reply: The state server's reply, such as ``MISCONF`` with its reason.
-        remedy: What the operator should do, as a sentence without a full stop.
+        verdict: The run's verdict apart from this error. The new sentence and details include it.
+        reply: The server's error reply: its code, such as ``MISCONF``, and a text.
+        remedy: Advice for the operator, as a sentence without a full stop.
     """
     return Verdict(
         VerdictCode.SERVER_SILENT,

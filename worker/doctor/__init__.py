@@ -1,6 +1,6 @@
-"""The doctor: checks for what breaks or weakens Perdure's guarantees, with a remedy for each.
+"""The doctor: checks of everything that can break or weaken Perdure's guarantees.
 
-This module lists all checks, in the order of the report.
+This module lists all checks, in the order of the report. A finding has a remedy if its check fails.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ if TYPE_CHECKING:
 
 
 def examine(process: AppConnection, local_time: Callable[[], float] = time.time) -> list[Finding]:
-    """Run all checks of ``perdure doctor``. Return their findings.
+    """Run all checks of ``perdure doctor``. Return their findings, also those of passed checks.
 
-    The checks concern the state server, the Celery app and the flows of this process.
+    The checks concern the state server, the Celery app and the flows of this process. They register
+    the flows of this process.
 
     Args:
-        process: settings, store and publisher of this process.
-        local_time: this machine's clock, in seconds since 1970.
+        process: The settings, store, app and publisher of this process.
+        local_time: Returns this machine's time, in seconds since 1970.
 
     Raises:
-        StoreUnavailable: the state server does not answer.
+        StoreUnavailable: The state server does not answer.
     """
     settings, store = process.settings, process.store
     inspection = inspect(store.url, settings.prefix, local_time=local_time)
@@ -72,9 +73,9 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
 
 
 def own_flows_lacking() -> dict[str, str]:
-    """Return why flows cannot run in this process, by the flow's name.
+    """Return the reason for each registered flow that cannot run in this process, by name.
 
-    Flows that can run, and flows that ship with Perdure, are left out.
+    Flows that ship with Perdure are left out.
     """
     flows = {name: registry.make(name) for name in registry.registered()}
     return {
@@ -85,7 +86,7 @@ def own_flows_lacking() -> dict[str, str]:
 
 
 def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Run the checks of the state server. Return the findings."""
+    """Run the checks of the state server's version, settings and clock. Return their findings."""
     return [
         version(inspection),
         cluster(inspection),
@@ -100,7 +101,7 @@ def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]
 
 
 def refusals(findings: list[Finding]) -> list[Finding]:
-    """Return the findings whose level is ``refused``: they keep workers from running rounds."""
+    """Return the findings whose level is ``refused``."""
     return [finding for finding in findings if finding.level is Level.REFUSED]
 
 

@@ -1,8 +1,8 @@
-"""The doctor's checks of the Celery app and this process.
+"""The doctor's checks of the Celery app, of this process, and of damaged data.
 
-They cover the app's settings, the broker that this process and the workers publish to, and damaged
-data on the state server. They also cover this process's flows, the API key for its model, and the
-sandbox of shell commands.
+They cover the app's settings, how this process and the workers publish messages, dead letters and
+damaged runs. They also cover the flows of this process, the API key for its model, and the sandbox
+of shell commands.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ PICKLE = {"pickle", "application/x-python-serialize"}
 
 
 def app_findings(app: Celery, own: bool) -> list[Finding]:
-    """Run the checks of a Celery app's settings. Return the findings.
+    """Run the checks of a Celery app's settings. Return their findings.
 
     Args:
-        own: whether the app is Perdure's own. For a user's app, most findings are only warnings,
-            since the user decides its settings.
+        app: The app.
+        own: Whether the app is Perdure's own. In a user's app, a setting that weakens security or
+            speed is only a warning, because the user decides it.
     """
     level = Level.REFUSED if own else Level.WARNING
     return [
@@ -47,9 +48,11 @@ def app_findings(app: Celery, own: bool) -> list[Finding]:
 
 
 def private_parts(changed: list[PrivatePart]) -> Finding:
-    """Return the finding about private parts of Celery and kombu that Perdure uses.
+    """Return the finding about the private parts of Celery and kombu that Perdure uses.
 
-    ``changed`` are those that the installed versions lack or have changed.
+    Args:
+        changed: The parts that the installed versions lack or have changed. Empty: the check
+            passes.
     """
     check = "private-parts"
     if changed:
@@ -76,10 +79,10 @@ def _content(app: Celery) -> Finding:
 
 
 def _queue_names(app: Celery) -> Finding:
-    """Check that the app's queues are Redis lists with the queues' names.
+    """Check that kombu's options leave each queue in the Redis list with the queue's own name.
 
-    The app's kombu options decide that. Perdure pushes the messages of rounds to lists with the
-    names of their queues.
+    Perdure pushes the messages of rounds to lists with these names. With a ``global_keyprefix``, or
+    without the priority step 0, the app's workers read other lists.
     """
     check, options = "queue-names", app.conf.broker_transport_options or {}
     if options.get("global_keyprefix"):
@@ -111,7 +114,10 @@ def _pickle(app: Celery, level: Level) -> Finding:
 
 
 def _prefetch(app: Celery, level: Level) -> Finding:
-    """Check that Celery's setting ``worker_disable_prefetch`` is off."""
+    """Check that Celery's setting ``worker_disable_prefetch`` is off.
+
+    With it, rounds would wait although a worker has free slots.
+    """
     check = "prefetch"
     if app.conf.worker_disable_prefetch:
         return Finding(
@@ -142,9 +148,9 @@ def _prefetch_multiplier(app: Celery) -> Finding:
 
 
 def _eager(app: Celery) -> Finding:
-    """Check that ``task_always_eager`` is off.
+    """Check that Celery's setting ``task_always_eager`` is off.
 
-    That setting of Celery would run the app's tasks in the calling process.
+    With it, the app's own tasks run in the calling process, but rounds still go to workers.
     """
     check = "always-eager"
     if app.conf.task_always_eager:
@@ -158,7 +164,7 @@ def _eager(app: Celery) -> Finding:
 
 
 def _remote_control(app: Celery, level: Level) -> Finding:
-    """Check that remote control of the workers is off."""
+    """Check that Celery's setting ``worker_enable_remote_control`` is off."""
     check = "remote-control"
     if app.conf.worker_enable_remote_control:
         return Finding(
@@ -175,11 +181,12 @@ def _remote_control(app: Celery, level: Level) -> Finding:
 def handover(dispatcher: Publisher, announced: Mapping[str, str]) -> Finding:
     """Check that this process publishes messages in the same way as the live workers.
 
-    If messages go through the outbox, check also that the broker answers.
+    The ways are ``fused`` (the state server is the broker) and ``outbox``. With ``outbox``, check
+    also that the broker answers.
 
     Args:
-        dispatcher: the publisher of this process.
-        announced: how each live worker publishes messages, by the worker's name.
+        dispatcher: The publisher of this process.
+        announced: The way of each live worker, by the worker's name.
     """
     check = "handover"
     others = [worker for worker, name in announced.items() if name != dispatcher.name]
@@ -213,7 +220,10 @@ NAMED = 10
 
 
 def dead_letters(inspection: Inspection, key: str) -> Finding:
-    """Check for dead letters: messages that validation refused. ``key`` is their Redis key."""
+    """Check that there are no dead letters: invalid messages that workers refused.
+
+    ``key`` is the Redis key of the dead letters, for the remedy.
+    """
     check = "dead-letters"
     if inspection.dead_letters is None:
         return unknown(
@@ -230,7 +240,7 @@ def dead_letters(inspection: Inspection, key: str) -> Finding:
 
 
 def quarantined_runs(inspection: Inspection) -> Finding:
-    """Check for damaged runs, and for damaged Redis keys that runs share."""
+    """Check that no run is damaged, and no Redis key that runs share."""
     check = "quarantined-runs"
     if inspection.damage is None:
         return unknown(
@@ -250,11 +260,11 @@ def quarantined_runs(inspection: Inspection) -> Finding:
 
 
 def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Finding:
-    """Check that this process can load and run the flows of installed packages and files.
+    """Check that this process can load all its flows, and can run them.
 
     Args:
-        failures: Why something could not be loaded, by the name of the package, module or file.
-        lacking: Why a loaded flow cannot run here, by the flow's name.
+        failures: The errors of loading, by the name of the package, module or file.
+        lacking: The reason why a loaded flow cannot run here, by the flow's name.
     """
     check = "flows-loaded"
     if lacking and not failures:
@@ -276,7 +286,7 @@ def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Fin
 def sandbox(settings: Settings) -> Finding:
     """Check that this machine can start the containers in which shell commands run.
 
-    The check matters only where a flow that runs shell commands is enabled.
+    The check passes if no flow with shell commands is enabled here, or if no sandbox is set.
     """
     check = "sandbox"
     if not settings.enabled_flows:
@@ -321,7 +331,10 @@ KEYS = {
 
 
 def model_key(settings: Settings) -> Finding:
-    """Check that the API key of the configured model is set in this process's environment."""
+    """Check that this process's environment has the API key of the model in the settings.
+
+    The check passes if no model is set, or if Perdure does not know which key the model needs.
+    """
     check = "model"
     if settings.model is None and settings.model_url is None:
         return ok(

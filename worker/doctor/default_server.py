@@ -1,6 +1,6 @@
-"""The check of the state server on localhost before it is used by default.
+"""The check of the state server on localhost before a command uses it by default.
 
-It protects the runs of a user who names no server.
+It protects the runs of a user who has not named a server.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ NEEDED = ("server-version", "cluster", "eviction-policy", "append-only-file")
 
 
 def unsafe_because(url: str, settings: Settings) -> str | None:
-    """Return why the server at this URL must not be the default, or None if it may.
+    """Return the reason why the server at this URL must not be the default, or None if it may be.
 
-    No setting names this server, so it has to answer and to pass the doctor's checks. The reason is
-    the rest of a sentence whose subject is the server.
+    The server has to answer, and no check of the doctor may refuse it. The result of the NEEDED
+    checks must also be known. The reason is the end of a sentence that begins with the server's
+    name: ``does not answer``.
     """
     try:
         inspection = inspect(url, settings.prefix, LOCAL_TIMEOUT, contents=False)

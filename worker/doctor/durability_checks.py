@@ -1,8 +1,8 @@
-"""The doctor's checks of durability, and the text that refuses an unsafe state server.
+"""The doctor's checks of durability, and the error text for an unsafe state server.
 
 They cover writes, eviction, the append-only file, replicas, and whether the Sentinels can agree on
 another master. Workers, submissions and readiness probes all refuse a server that could lose runs,
-with the same text.
+with the same error text.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ VOIDING = ("cluster", *RELAXED)
 
 
 def writes(inspection: Inspection) -> Finding:
-    """Check that the state server accepts writes.
+    """Check that the state server accepts writes now.
 
-    A server that cannot write to its disk, or has too few replicas, refuses all writes.
+    A server replies to all writes with an error if it cannot write to its disk, or if fewer
+    replicas than ``min-replicas-to-write`` follow it.
     """
     check, info = "writes", inspection.info or {}
     if inspection.refuses is not None:
@@ -48,7 +49,7 @@ def writes(inspection: Inspection) -> Finding:
 
 
 def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the state server evicts no keys. An eviction would lose acknowledged runs."""
+    """Check that ``maxmemory-policy`` is ``noeviction``, so that the server never evicts a run."""
     check, policy = "eviction-policy", inspection.config.get("maxmemory-policy")
     if policy is None and inspection.info is not None:
         policy = inspection.info.get("maxmemory_policy")
@@ -69,7 +70,7 @@ def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
 def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Finding:
     """Return the finding that a server may lose runs.
 
-    Its level is ``refused``, or ``warning`` if the settings accept the loss of runs.
+    Its level is ``refused`` if the setting ``durability`` is ``strict``, else ``warning``.
     """
     if settings.durability == "strict":
         return refused(check, sentence, remedy)
@@ -77,9 +78,9 @@ def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Findi
 
 
 def append_only(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the state server writes an append-only file.
+    """Check that the state server writes an append-only file (``appendonly yes``).
 
-    Without this file the server loses all runs when it stops.
+    Without this file, the server can lose runs when it stops.
     """
     check, appends = "append-only-file", inspection.config.get("appendonly")
     if appends is None and inspection.info is not None and "aof_enabled" in inspection.info:
@@ -101,7 +102,10 @@ def append_only(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def fsync(inspection: Inspection) -> Finding:
-    """Check the setting ``appendfsync``: how many writes a loss of power may lose."""
+    """Check ``appendfsync``, which decides how many writes are lost if the power fails.
+
+    Only ``always`` passes. Other values are a warning.
+    """
     check, when = "fsync", inspection.config.get("appendfsync")
     if when is None:
         return unknown(
@@ -121,9 +125,10 @@ def fsync(inspection: Inspection) -> Finding:
 
 
 def delayed_fsyncs(inspection: Inspection) -> Finding:
-    """Check that the disk of the append-only file is fast enough.
+    """Check that no fsync of the append-only file was delayed (``aof_delayed_fsync`` is 0).
 
-    With a slow disk and ``appendfsync everysec``, a loss of power may lose several seconds.
+    With a slow disk and ``appendfsync everysec``, a power failure may lose the writes of several
+    seconds.
     """
     check = "delayed-fsyncs"
     if inspection.info is None:
@@ -145,10 +150,10 @@ def delayed_fsyncs(inspection: Inspection) -> Finding:
 
 
 def replicas(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that a failover of the state server loses nothing.
+    """Check that a failover of the state server loses no acknowledged write.
 
-    The server must be the primary. If it has replicas, it must refuse writes while no replica
-    follows.
+    The server must be the primary, and have at least ``wait_replicas`` (a setting) replicas. If it
+    has replicas, ``min-replicas-to-write`` must be 1 or more.
     """
     check = "replicas"
     if inspection.info is None:
@@ -195,8 +200,10 @@ def replicas(inspection: Inspection, settings: Settings) -> Finding:
 def sentinels(url: str) -> list[Finding]:
     """Check that the Sentinels in the state server's URL can agree on another master.
 
+    Each Sentinel is asked once.
+
     Returns:
-        One finding. An empty list if the URL names no Sentinels.
+        A list with one finding. It is empty if the URL names no Sentinels.
     """
     check = "sentinels"
     if not is_sentinel(url):
@@ -243,9 +250,9 @@ def sentinels(url: str) -> list[Finding]:
 
 
 def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Return the findings because of which the state server must not be used for runs.
+    """Return the findings that forbid to use the state server for runs. Empty if it is safe.
 
-    Findings that the settings accept (``durability`` is relaxed) are left out.
+    If the setting ``durability`` is ``relaxed``, only a cluster is such a finding.
     """
     findings = [
         cluster(inspection),
@@ -256,7 +263,12 @@ def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
 
 
 def refusal(url: str, findings: list[Finding]) -> str:
-    """Return the error text for an unsafe state server: the findings, and what to do about them."""
+    """Return the error text for an unsafe state server: the findings and their remedies.
+
+    Args:
+        url: The server's URL. The text has it without user and password.
+        findings: The result of ``voids``.
+    """
     reasons = "; ".join(finding.sentence for finding in findings)
     remedies = "; ".join(finding.remedy for finding in findings)
     is_acceptable = all(finding.check in RELAXED for finding in findings)
@@ -271,11 +283,12 @@ def refusal(url: str, findings: list[Finding]) -> str:
 def check_durability(url: str, settings: Settings) -> None:
     """Raise UnsafeServer if the state server at ``url`` could lose acknowledged runs.
 
-    A server that does not report its settings is accepted.
+    A server that does not report its configuration is accepted. If the setting ``durability`` is
+    ``relaxed``, only a cluster raises the error.
 
     Raises:
-        UnsafeServer: the server could lose runs, or is a cluster.
-        StoreUnavailable: the server does not answer.
+        UnsafeServer: The server could lose runs, or is a cluster.
+        StoreUnavailable: The server does not answer.
     """
     findings = voids(inspect(url, settings.prefix, contents=False, settings=False), settings)
     if findings:

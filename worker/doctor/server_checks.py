@@ -29,7 +29,7 @@ SECURE = {
 
 
 def version(inspection: Inspection) -> Finding:
-    """Check that the state server's version is new enough."""
+    """Check that the state server is Redis or Valkey in a version that is new enough."""
     check, info = "server-version", inspection.info
     if info is None:
         return unknown(
@@ -57,7 +57,7 @@ def version(inspection: Inspection) -> Finding:
 
 
 def cluster(inspection: Inspection) -> Finding:
-    """Check that the state server is no cluster, where a script may not use several keys."""
+    """Check that the state server is not a cluster, in which scripts cannot use several keys."""
     check = "cluster"
     if inspection.info is None:
         return unknown(
@@ -75,7 +75,7 @@ def cluster(inspection: Inspection) -> Finding:
 
 
 def clock(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the state server's clock and this machine's clock agree.
+    """Check that the state server's clock and this machine's clock differ by half a lease at most.
 
     Leases and deadlines use the server's clock. Logs and people use this machine's clock.
     """
@@ -103,8 +103,11 @@ def clock(inspection: Inspection, settings: Settings) -> Finding:
 def connection(settings: Settings, default_url: str) -> Finding:
     """Check that connections to the state server and the broker are encrypted and verified.
 
-    On a plain connection, others can read goals, answers and the password. The same is true if an
-    unverified server answers. Connections inside this machine need no encryption.
+    On an unencrypted connection, others can read goals, answers and the password. They can also do
+    so if the server's identity is not verified. Connections inside this machine need no encryption.
+
+    Args:
+        default_url: The URL of the state server, used if the settings name none.
     """
     check = "connection"
     for url in (settings.redis_url or default_url, *(settings.broker_url or "").split(";")):
@@ -142,9 +145,10 @@ FREE_SOME = "Free some: perdure delete --status completed --older-than 7d, or ra
 
 
 def memory(inspection: Inspection) -> Finding:
-    """Check how much of its ``maxmemory`` the state server uses.
+    """Check that the state server is not full: it uses less than NEARLY_FULL of ``maxmemory``.
 
-    A full server refuses new runs. Runs that have begun go on.
+    A full server refuses new runs, but runs that have begun go on. Without ``maxmemory``, this
+    check passes.
     """
     check, info = "memory", inspection.info
     if info is None or "used_memory" not in info:
@@ -175,8 +179,8 @@ def memory(inspection: Inspection) -> Finding:
 def limit(inspection: Inspection) -> Finding:
     """Check that the state server has a ``maxmemory``.
 
-    Without this limit the server takes memory until the operating system kills it, and all work
-    stands still. With it a full server refuses new runs, and running work goes on.
+    Without this limit, the operating system kills the server when memory runs out, and no run can
+    continue. With the limit, a full server only refuses new runs.
     """
     check, info = "maxmemory", inspection.info
     if info is None or "maxmemory" not in info:

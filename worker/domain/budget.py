@@ -2,10 +2,10 @@
 
 A run's budgets also count the spending of the runs below it, except budgets of cycles and seconds.
 
-Pure functions. An attempt whose worker was lost never reports its usage, so it is charged an
-estimate. The claim counts attempts. Each attempt without a report costs the flow's estimate for
-one attempt, plus its spending on the results that it recorded. Claiming a round therefore writes
-nothing extra for budgets.
+An attempt whose worker was lost (a lost attempt) never reports its usage. The claim counts
+attempts, so the number of lost attempts is known. The run is charged the flow's estimate for each
+of them, and also the amounts that they spent on results that they recorded. So a claim writes
+nothing extra for budgets. The functions are pure.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ EXHAUSTED = "budget_exhausted"
 
 @dataclass(frozen=True, slots=True)
 class BudgetAbove:
-    """A budget of a run above this one in its tree. It limits this run too.
+    """A budget of a run above that also limits this run.
 
     Attributes:
-        run_id: the run that has the budget.
-        nonce: the nonce of that run.
-        name: the budget's name.
-        added: the amount added to its limit: the stored text, in millionths. Empty for none.
+        run_id: The id of the run above.
+        nonce: The nonce of the run above.
+        name: The budget's name.
+        limit: The limit, with the added amount.
+        spent: The amount that the run above and all runs below it have spent.
+        added: The amount that was added to the limit: a stored text in millionths. Empty for none.
     """
 
     run_id: str
@@ -51,24 +53,25 @@ class BudgetAbove:
     added: str = ""
 
     def before(self, lost: Mapping[str, float]) -> Budget:
-        """Return the budget before this attempt of a round.
+        """Return the budget as of before this attempt.
 
         Args:
-            lost: charge for the lost attempts of the run's step, by budget name.
+            lost: By budget name, the charge for the lost attempts of this run's step.
         """
         return Budget(self.limit, self.spent + lost.get(self.name, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A budget that is used up, so that a round may not run.
+    """A used-up budget that blocks a round.
 
     Attributes:
-        run_id: the run that has the budget: the round's own run, or one above it.
-        nonce: the nonce of that run.
-        name: the budget's name.
-        added: the amount added to its limit: the stored text, in millionths. Empty for none.
-        is_own: whether ``run_id`` is the round's own run.
+        run_id: The id of the run that has the budget: the round's own run, or a run above it.
+        nonce: The nonce of the run that has the budget.
+        name: The budget's name.
+        budget: The limit and the spent amount.
+        added: The amount that was added to the limit: a stored text in millionths. Empty for none.
+        is_own: Whether the round's own run has the budget.
     """
 
     run_id: str
@@ -90,13 +93,15 @@ class Shortage:
 
 
 def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[BudgetAbove, ...]:
-    """Return the budgets of runs above a run that limit this run.
+    """Return the budgets of the runs above that also limit a run.
 
-    A run above limits nothing if it is gone, was created again under its id, or cannot be read.
+    A run above limits nothing if it was deleted, if another run has its id now, or if it cannot be
+    read.
 
     Args:
-        read: the hash fields of each run above that limits the run, in the order of
-            ``record.payers``.
+        record: The run.
+        read: The hash fields of each payer in ``record.payers`` for which ``limits_of`` is not
+            empty, in the same order.
     """
     budgets = []
     limiting = [payer for payer in record.payers if limits_of(payer)]
@@ -124,7 +129,7 @@ def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[Bu
 
 
 def limits_of(payer: Payer) -> tuple[str, ...]:
-    """Return the names of a payer's budgets that limit spending below it.
+    """Return the names of a payer's budgets that limit the spending of the runs below it.
 
     The budget ``runs`` is left out: it limits the number of runs below, not their spending.
     """
@@ -132,20 +137,21 @@ def limits_of(payer: Payer) -> tuple[str, ...]:
 
 
 def fields_above(payer: Payer) -> list[str]:
-    """Return the names of the hash fields to read for a payer's budgets."""
+    """Return the names of a payer's hash fields that ``budgets_above`` needs."""
     names = [f"{prefix}{name}" for name in payer.names for prefix in (TREE, ADDED)]
     return ["id", "nonce", "budgets", "spent", *names]
 
 
 class BudgetAccount(NamedTuple):
-    """Budget account of one run at one attempt.
+    """The budget account of a run at one attempt of a round.
 
     Attributes:
         record: The run as this attempt's claim read it.
         attempt: Number of this attempt of the step, from 1.
         now: Time of this attempt's claim, in ms of the server's clock.
-        above: Budgets of runs above that limit this run too, the parent's first.
-        recorded: Spending of lost attempts of this step on the results that they recorded.
+        above: The budgets of runs above that also limit this run. Those of the parent come first.
+        recorded: By budget, the amounts that lost attempts of this step spent on results that they
+            recorded.
     """
 
     record: Record
@@ -156,22 +162,26 @@ class BudgetAccount(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """The number of earlier attempts of this step that never reported their usage."""
+        """The number of lost attempts of this step: they never reported their usage."""
         return max(0, self.attempt - 1 - self.record.count("settled"))
 
     def before(self, estimate: Mapping[str, float]) -> dict[str, float]:
-        """Return the amounts spent before this attempt, by budget.
+        """Return the run's own spending before this attempt, by budget.
 
         Args:
-            estimate: Expected cost of one attempt of this round. Each lost attempt is charged it.
+            estimate: The estimated spending of one attempt, which each lost attempt is charged.
         """
         return sum_of([self.record.spent, self._lost(estimate)])
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:
-        """Return the budgets before this attempt, by name.
+        """Return the budgets that limit this attempt, by name.
 
-        Budgets of runs above are included. Of two with the same name, the one with less left
-        counts. Each lost attempt is charged ``estimate``.
+        They are those of the run and of the runs above. If several have the same name, the result
+        has the one with the least amount left.
+
+        Args:
+            estimate: The estimated spending of one attempt, which each lost attempt is charged.
+                None charges lost attempts only for the results that they recorded.
         """
         budgets = self._own(estimate or {})
         for each in self.above:
@@ -202,29 +212,33 @@ class BudgetAccount(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run started, without waits for people."""
+        """Seconds from the run's start to this claim, without waits for people."""
         begun = self.record.count("started_at")
         return max(0, self.now - begun - self.record.count("idle")) / 1000 if begun else 0.0
 
     @property
     def is_tried_again(self) -> bool:
-        """Whether an earlier attempt of this step failed or lost its worker. A wait is neither."""
+        """Whether an earlier attempt of this step failed or lost its worker.
+
+        Waits for a provider or for fitting code do not count.
+        """
         return self.record.count("failures") > 0 or self.record.count("losses") > 0
 
     def exhausted(self, estimate: Mapping[str, float], role: Role) -> Shortage | None:
-        """Return the used-up budget that blocks this round.
+        """Return the used-up budget that blocks this round. None if the round may run.
 
-        A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
-        controllers, and any round that is tried again. Any other limit blocks a round whose
-        estimate names it. So a command that a controller has already decided on is still executed,
-        once, even if it waits before its end.
+        A used-up budget of seconds blocks every round. One of cycles, tokens or money blocks rounds
+        of controllers, and every round that is tried again after a failure or a lost worker. Any
+        used-up budget blocks a round whose estimate names it. So a command that a controller has
+        already decided on is still executed once, even if it waits before its end.
 
         Args:
+            estimate: The estimated spending of one attempt, which each lost attempt is charged.
             role: The role of the round's node. ``controller`` in a flow that has no controllers.
 
         Returns:
-            The run's own budget first, then that of the nearest run above. None if the round may
-            run.
+            If several budgets block the round: one of the run itself, else one of the nearest run
+            above.
         """
 
         def blocks(name: str, budget: Budget) -> bool:
@@ -247,15 +261,16 @@ class BudgetAccount(NamedTuple):
         return None
 
     def charge(self, fields: Mapping[str, str]) -> str:
-        """Return the lines that charge this commit's spending to the runs above.
+        """Return the text that charges this commit's spending to the runs above.
 
         The amounts of all commits of a run add up exactly to its spending, in millionths.
 
         Args:
-            fields: The fields that the commit writes, as ``fields`` returned them.
+            fields: The result of the method ``fields`` for this commit.
 
         Returns:
-            A line ``NAME MILLIONTHS`` for each budget. Empty if there is nothing to charge.
+            A line ``NAME MILLIONTHS`` for each budget. The text is empty if the run has no runs
+            above, or has spent nothing since its last commit.
         """
         if "spent" not in fields or not self.record.payers:
             return ""
@@ -273,16 +288,17 @@ class BudgetAccount(NamedTuple):
     ) -> dict[str, str]:
         """Return the hash fields that record the run's spending.
 
-        They are the new totals, and the number of attempts that these include.
+        They are ``spent`` (the new totals), and ``settled`` (the number of attempts of this step
+        that the totals include).
 
         Args:
-            estimate: Charge for each lost attempt of the step.
+            estimate: The estimated spending of one attempt, which each lost attempt is charged.
             used: Usage of this attempt. For a limited command, its estimate if the command was
                 executed.
-            done: Whether the step is over. Its attempts then count no longer.
+            done: Whether the commit completes the step. ``settled`` then starts again at 0.
 
         Returns:
-            The changed fields. Empty if the run counts nothing.
+            The fields that change. Empty if neither changes.
         """
         fields = self.record.fields
         charged = bool(estimate or used or self.recorded)

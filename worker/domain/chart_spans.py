@@ -11,5 +11,5 @@ PARTS = 48
 
 
 def part_ms(span: str) -> int:
-    """Return the length of one part of a span in ms."""
+    """Return the length in ms of one part of the span with this name."""
     return SPANS[span] * 1000 // PARTS

@@ -1,4 +1,4 @@
-"""Child runs as they are stored: their ids, the plan of a group, and how they ended."""
+"""Child runs as they are stored: their ids, the plan of a group, and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ ID_LENGTH = 24
 
 
 class PlannedChild(NamedTuple):
-    """A child run to start: its hash fields, and its deadline in ms after its start."""
+    """A child run to start: its hash fields, and its deadline in ms after its start.
+
+    A deadline of None means no deadline.
+    """
 
     fields: Mapping[str, str]
     deadline: int | None = None
@@ -30,13 +33,14 @@ class PlannedChild(NamedTuple):
 def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]:
     """Return the id and nonce of a child run.
 
-    Every process derives the same two, and so does ``child_of`` in parts/family.lua.
+    They follow from the arguments alone, so every process computes the same ones. ``child_of`` in
+    parts/family.lua does the same.
 
     Args:
-        parent: the parent's id.
-        nonce: the parent's nonce.
-        group: name of the child's group.
-        place: the child's position in the group, from 0.
+        parent: The parent's id.
+        nonce: The parent's nonce.
+        group: The name of the child's group.
+        place: The child's position in the group, from 0.
     """
     text = f"{parent} {nonce} {group} {place}"
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
@@ -47,7 +51,10 @@ def pack_plan(children: Sequence[PlannedChild]) -> tuple[str, ...]:
     """Return the plan of a group of children as texts to store.
 
     The first text has the fields that all children share. Each further text has the other fields of
-    up to 32 children. A worker can start them without the code of a flow.
+    up to PLANNED children. From the plan, a worker can start the children without the flow's code.
+
+    Args:
+        children: The children, at least one.
     """
     first = children[0].fields
     common = {
@@ -68,13 +75,16 @@ def pack_plan(children: Sequence[PlannedChild]) -> tuple[str, ...]:
 
 
 def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChild]:
-    """Return up to ``most`` planned children from place ``first``.
+    """Return up to ``most`` planned children from place ``first`` on.
+
+    The list ends with the last child in the second text of ``plan``.
 
     Args:
-        plan: the text of the common fields, and the text that holds place ``first``.
+        plan: Two texts of ``pack_plan``: the first one, and the one with the child at ``first``.
+        first: The position of the first child in its group, from 0.
 
     Raises:
-        ValueError: The plan is damaged.
+        ValueError: The plan is damaged, or has no child at this place.
     """
     common, own = json.loads(plan[0]), json.loads(plan[1])
     start = first % PLANNED
@@ -88,13 +98,16 @@ def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChi
 
 
 def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
-    """Return a function from a child's place in a group to the name of its flow.
+    """Return a function from a child's place to its flow's name.
+
+    The place is the child's position in the group. If the plan is damaged, the returned function
+    raises ValueError, LookupError or TypeError.
 
     Args:
         group: The fields of the group's hash.
 
     Raises:
-        ValueError: The plan is damaged. The function raises it too, or LookupError or TypeError.
+        ValueError: The plan's text with the common fields is damaged.
     """
     common = json.loads(group["plan:0"]).get("flow")
     if common is not None:
@@ -111,9 +124,14 @@ def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
 
 
 def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -> dict[str, str]:
-    """Return the hash fields of a new child run, all but its message.
+    """Return a new child run's hash fields, except those of its message.
 
-    ``nonce`` is the parent's. ``place`` is the child's position in its group.
+    Args:
+        child: The child as planned.
+        parent: The parent's id.
+        nonce: The parent's nonce.
+        group: The name of the child's group.
+        place: The child's position in the group, from 0.
     """
     fields = {
         **child.fields,
@@ -126,11 +144,15 @@ def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -
 
 
 def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended:
-    """Return how a child run ended, as its parent's group says.
+    """Return the outcome of a child run from its group's hash.
+
+    The answer is None if the child did not complete, or if its answer was too long for the group.
 
     Args:
-        record: the parent.
-        text: what the hash of the group stores about the child.
+        record: The parent.
+        place: The child's position in the group, from 0.
+        flow: The name of the child's flow.
+        text: The text that the hash of the group stores about the child.
 
     Raises:
         DamagedRun: ``text`` cannot be read.
@@ -162,6 +184,7 @@ def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended
 def is_long(text: str) -> bool:
     """Return whether a child's answer or error was too long for its parent's group.
 
-    ``text`` is what the group stores about the child. It then has only the first line.
+    ``text`` is the text that the hash of the group stores about the child. If the answer or error
+    was too long, the text has only its first line.
     """
     return text.partition("\n")[0].endswith(" long")

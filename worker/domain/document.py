@@ -1,8 +1,8 @@
-"""Document: base of the frozen classes that clients see, written alike by Python, HTTP and --json.
+"""Document: base of the frozen dataclasses that clients see. Python, HTTP and --json share them.
 
-Such a class describes its objects once. ``to_dict`` and ``from_dict`` follow its fields, and
-the HTTP API describes it to OpenAPI through pydantic. Objects are not validated when they are made,
-because a damaged run must be readable, and because lists make thousands of them.
+The fields of such a class determine ``to_dict``, ``from_dict`` and, through pydantic, its schema in
+OpenAPI. A new object is not validated, because a damaged run must be readable, and because a list
+makes thousands of objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.worker.domain.execution_state import ExecutionState
 
 
 class Document:
-    """Base of the frozen dataclasses that clients see. A text below a field describes it."""
+    """Base of the frozen dataclasses that clients see. A text below a field describes the field."""
 
     #: Names of the document's members, in order. Properties and methods can be members too. Empty:
     #: the fields.
@@ -57,13 +57,13 @@ class Document:
 
 
 class DescribedBy:
-    """Annotation of a value that OpenAPI describes as an object of another class."""
+    """Annotation of a JSON value that OpenAPI describes as a ``kind``."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return pydantic's schema of the describing class."""
+        """Return pydantic's schema of the class ``kind``. The annotated type is ignored."""
         return handler.generate_schema(self._kind)
 
 
@@ -72,7 +72,7 @@ TimeText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time
 
 
 def absent(value: str | int) -> Any:
-    """Return an annotation that says which value an absent member stands for."""
+    """Return an annotation for a member that may be absent. Its default is ``value``."""
     return Field(json_schema_extra={"default": value})
 
 
@@ -90,11 +90,13 @@ Convert = Callable[[Any], Any]
 
 @cache
 def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
-    """Return the readers of a document class's fields.
+    """Return how to read the fields of a document class from JSON data.
+
+    The result is cached for each class.
 
     Returns:
         For each field its name, its name in the JSON data, the function that converts its value
-        (None: no conversion), and whether it may be absent.
+        (None: no conversion), and whether the JSON data may lack it.
     """
     hints = get_type_hints(cls)
     return [
@@ -110,7 +112,9 @@ def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
 
 @cache
 def _writers(cls: Any) -> list[tuple[str, str, Convert | None]]:
-    """Return the writers of a document class's members.
+    """Return how to write the members of a document class as JSON data.
+
+    The result is cached for each class.
 
     Returns:
         For each member its name, its name in the JSON data, and the function that converts its
@@ -121,9 +125,9 @@ def _writers(cls: Any) -> list[tuple[str, str, Convert | None]]:
 
 
 def _hint_of(cls: Any, name: str) -> Any:
-    """Return the annotated type of a class's member.
+    """Return the type of a class's field or property.
 
-    For a property it is the type of its value. For a method it is ``Callable``.
+    For a method, return ``Callable``.
     """
     hints = get_type_hints(cls)
     if name in hints:
@@ -144,9 +148,9 @@ def _kinds(hint: Any) -> Iterator[type]:
 
 
 def _reader(hint: Any) -> Convert | None:
-    """Return the converter of JSON data to this type.
+    """Return the function that converts JSON data to a value of this type.
 
-    None if no conversion is needed.
+    Return None if the value needs no conversion.
     """
     for kind in _kinds(hint):
         if issubclass(kind, datetime):
@@ -165,9 +169,9 @@ def _read_all(read: Convert, items: list[Any]) -> list[Any]:
 
 
 def _writer(hint: Any) -> Convert | None:
-    """Return the converter of this type to JSON data.
+    """Return the function that converts a value of this type to JSON data.
 
-    None if no conversion is needed.
+    Return None if the value needs no conversion.
     """
     if hint is Callable:
         return lambda method: list(method())
@@ -195,10 +199,11 @@ def _to_dict(document: Any) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any], cls: type[Document]) -> None:
-    """Add facts that pydantic misses to a document's schema.
+    """Complete a document's schema in place.
 
-    These are members that are not fields, names that differ in the JSON data, and that each member
-    is always written. Before version 2.13, pydantic does not read the class's docstring either.
+    Pydantic does not know the members that are not fields, the names that differ in the JSON data,
+    and that every member is always written. Before version 2.13, it does not read the class's
+    docstring either.
     """
     schema.setdefault("description", getdoc(cls))
     properties = schema["properties"]

@@ -1,7 +1,7 @@
-"""Equal failures: the kind that errors of several runs share, and the groups that clients see.
+"""Kinds of errors, and groups of runs that failed alike.
 
-A group has a flow, a node and a kind of error. The kind is derived from the stored text, so runs of
-earlier releases have one too.
+The runs of a group have the same flow, node and kind of error. The kind is derived from the stored
+error text, so runs of earlier releases have a kind too.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?=[A-Za-z_-]*\d)[\w-]+(?:\.\d+)*"
 
 
 def kind_of(error: str) -> str:
-    """Return the kind of a stored error: the class of its exception, or else its sentence.
+    """Return the kind of a stored error text.
 
-    In a sentence, "…" stands for quoted texts, for ids and for numbers. The kind is never empty.
+    It is the name of the exception's class. If the text names no class, it is the text's first
+    line, cut at KIND_CHARACTERS, with "…" for quoted texts, ids and numbers. It is ``NO_TEXT`` for
+    an empty text.
     """
     lines = _WHERE.sub("", error, count=1).strip().splitlines()
     if not lines:
@@ -85,7 +87,7 @@ class ErrorGroups(Document):
     looked_at: int
     """Number of errored runs that were looked at, the newest first."""
     looked_back: datetime | None = None
-    """Older runs were not looked at. Not set if all were looked at.
+    """Errored runs before this time were not looked at. Not set if all were looked at.
 
-    It is a time of failure, or of submission if only the runs of one submitter were looked for.
+    It is a time of failure, or of submission if only the runs of one submitter were searched.
     """

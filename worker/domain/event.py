@@ -45,10 +45,11 @@ class Event(Document):
     type: str
     """One of ``submitted``, ``committed``, ``interrupted``, ``resumed``, ``stop_requested``,
     ``stopped``, ``completed``, ``errored``, ``retried``, ``failed``, ``waits``, ``lost``,
-    ``resent``, ``given_back`` (the worker released the round), ``handed_on`` (the round was given
-    to another process), ``parked`` (its node waits), ``signalled``, ``woken``, ``unread`` (the run
-    ended, and has not heard these signals), ``renewed`` (the run began anew). ``trimmed`` stands
-    for older events, which are gone. It is not stored.
+    ``resent``, ``given_back`` (the worker released the round), ``handed_on`` (a worker that
+    cannot play the round moved its message to a queue of other workers), ``parked`` (its node
+    waits), ``signalled``, ``woken``, ``unread`` (the run ended, and no round has read these
+    signals), ``renewed`` (the run started again at its first node). ``trimmed`` stands for older
+    events, which are gone. It is not stored.
     """
     at: datetime
     """Time of the event, by the clock of the state server."""
@@ -122,24 +123,28 @@ class Event(Document):
 
 
 def position_of(event_id: str) -> tuple[int, int]:
-    """Return an event's id as a pair of numbers, for comparisons."""
+    """Return an event's id as two numbers, for comparisons.
+
+    A second part that is missing counts as 0.
+    """
     ms, _, number = event_id.partition("-")
     return int(ms), int(number or 0)
 
 
 def id_before(event_id: str) -> str:
-    """Return the last possible event id before this one."""
+    """Return the largest event id that is smaller than ``event_id``."""
     ms, number = position_of(event_id)
     return f"{ms}-{number - 1}" if number else f"{ms - 1}-{LAST_NUMBER}"
 
 
 def is_trimmed(after: str | None, first: Event, oldest: str | None) -> bool:
-    """Return whether events may be missing before ``first``.
+    """Return whether events were deleted between ``after`` and ``first``.
 
     Args:
-        after: The id after which events were read. None: from the beginning.
+        after: The id after which events were read. None or ``0-0``: from the beginning.
         first: The first event that was read.
-        oldest: The id of the run's oldest event. Not needed if ``after`` is None.
+        oldest: The id of the run's oldest stored event. Ignored if the events were read from the
+            beginning. Otherwise, None means that no event counts as deleted.
     """
     if after is None or position_of(after) == (0, 0):
         return first.type != FIRST

@@ -1,8 +1,8 @@
 """ExecutionState: the state of a run as pure data with small rules. It does no I/O.
 
-Each field has its own field in the run's hash (``to_fields``, ``from_fields``), so that a
-transition leaves all other fields alone. A stop request and a round's result never overwrite each
-other.
+Each attribute has its own field in the run's hash (``to_fields``, ``from_fields``), so that a
+transition does not touch the other fields. So a stop request and a round's result never overwrite
+each other.
 """
 
 from __future__ import annotations
@@ -229,10 +229,11 @@ class ExecutionState(BaseModel):
 
 
 def is_plain(fields: Mapping[str, str]) -> bool:
-    """Return whether a quick check finds the state valid.
+    """Return whether a quick check proves the stored state valid.
 
-    True if every required field is present and none needs parsing, as in nearly every round. If
-    False, the caller reads the state in full, which takes twenty times as long.
+    The result is True in nearly every round: all required fields are present, and no field needs
+    parsing. If it is False, the state may still be valid. The caller then parses it in full
+    (``from_fields``), which takes twenty times as long.
     """
     return (
         fields.get("internal_data") == "{}"

@@ -1,6 +1,7 @@
-"""The settlement of an attempt that failed: a retry after a wait, or the end of the run.
+"""The settlement of a failed attempt: a retry, or the end of the run.
 
-Pure, like ``settlement``. The retry policies of flow, node, command and submission meet here.
+The functions are pure. They combine the retry policies of the flow, the submission and the
+settings.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ def failure(
     retry: Retry | None = None,
     bounds: Retry | None = None,
 ) -> Settlement:
-    """Return the settlement of a failed round: the writes of its commit.
+    """Return the settlement of a failed round.
 
-    The round is retried after a wait, or the run ends.
+    The round is retried after a wait, or the run ends. The run ends at once (option ``fatal``) if
+    ``error`` is a FatalError or InvalidFlow, or if the policy does not retry it. The commit ends
+    the run if attempts or time are used up.
 
     Args:
+        error: The error of the round. A RetryableError may name the wait itself.
         jitter: Random number in [0, 1).
-        retry: The flow's policy for this round. The settings supply its missing parts.
-        bounds: The submission's policy, which can only tighten the flow's.
+        retry: The flow's policy for this round, or None. The settings supply its missing parts.
+        bounds: The submission's policy, which can only tighten that of the flow. None: no bounds.
     """
     error_text = _text_of(record, error)
     busy = isinstance(error, RetryableError) and not error.counts
@@ -100,8 +104,9 @@ def wait_for_code(
 ) -> Settlement:
     """Return the settlement of a round whose run does not fit this worker's code.
 
-    The run waits for a worker whose code fits, and no attempt is counted. If none comes within
-    ``misfit_seconds`` (a setting), the run ends. ``jitter`` is a random number in [0, 1).
+    The round is tried again after a wait, and no attempt is counted. If no worker's code fits
+    within the setting ``misfit_seconds``, the run ends errored. ``jitter`` is a random number in
+    [0, 1).
     """
     error_text = _text_of(record, error)
     first, longest = BUSY_WAITS
@@ -127,12 +132,13 @@ def wait_for_code(
 
 
 def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
-    """Return whether only this worker's code can have advanced a run.
+    """Return whether this worker's code has made the run's commits.
 
-    Waiting for a worker with other code cannot help such a run.
+    Then it is useless to wait for a worker with other code.
 
     Args:
-        build: the build of the run's flow in this worker.
+        error: The misfit. The result is False if it says that other code made the run.
+        build: The build of the run's flow in this worker. Empty if it is unknown.
     """
     if error.is_of_other_code:
         return False
@@ -142,7 +148,10 @@ def is_of_this_code(record: Record, error: CodeDoesNotFit, build: str) -> bool:
 
 
 def _text_of(record: Record, error: BaseException) -> str:
-    """Return the error text, beginning with run and step."""
+    """Return the error's text. It begins with the run, the step and the node.
+
+    A text that already begins with this run and step is returned unchanged.
+    """
     text = (
         text_of(error)
         if isinstance(error, FatalError | InvalidFlow | RetryableError)
@@ -155,12 +164,13 @@ def _text_of(record: Record, error: BaseException) -> str:
 def may_retry(
     record: Record, settings: Settings, flow: Flow, error: BaseException, own: Retry | None = None
 ) -> bool:
-    """Return whether a round is retried after this error.
+    """Return whether a round that fails with this error is retried.
 
     Time limits of the retry policies (``within``) are ignored here. The commit checks them.
 
     Args:
-        own: The policy of one step of the round, used in place of the round's policy.
+        own: The policy of the workflow step that failed. It takes the place of the node's policy,
+            and the flow's policy supplies its missing parts. None: the node's policy.
     """
     retry, bounds = flow.retry_of(record.node, record.values), record.json("retry", None)
     if own is not None:
@@ -173,10 +183,11 @@ def may_retry(
 
 
 def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
-    """Return a round's retry policy, completed by the settings.
+    """Return ``retry`` with its missing parts from the settings.
 
-    With ``busy`` it is the policy for a busy provider, whose waits are independent of the waits
-    after failures.
+    Args:
+        busy: Whether the round waits for a busy provider. The defaults of these waits differ from
+            those of the waits after failures.
     """
     if busy:
         default = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)
@@ -188,7 +199,7 @@ def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
 
 
 def _waits(record: Record, field: str = FAILING) -> int:
-    """Return the number of consecutive waits of this step.
+    """Return how many times in a row this step has waited. 0 if it has not.
 
     Args:
         field: ``FAILING`` counts waits for the model provider, ``MISFIT`` waits for code that fits.
@@ -202,7 +213,7 @@ def _waits(record: Record, field: str = FAILING) -> int:
 
 
 def quarantine(error: Exception) -> Settlement:
-    """Return the settlement that quarantines a damaged run."""
+    """Return the settlement that ends and quarantines a damaged run. ``error`` is the damage."""
     return Settlement("damaged", options={"error": _sound(str(error))}, cause=type_of(error))
 
 
@@ -219,12 +230,12 @@ def backoff(
     The wait grows exponentially with each failure in a row, and a part of it is random.
 
     Args:
-        failures: 1 after the first failure.
+        failures: Number of failures in a row: 1 after the first failure.
         first: Wait after the first failure, before jitter.
         longest: Upper limit of any wait.
         jitter: Random number in [0, 1), passed in by the caller.
         multiplier: Factor between one wait and the next.
-        by_chance: Part of the wait that is random.
+        by_chance: Share of the wait that is random, from 0 to 1.
 
     Source: "equal jitter", M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015.
     """
@@ -235,10 +246,7 @@ def backoff(
 
 
 def _sound(text: str) -> str:
-    """Return an error text as bounded, storable Unicode.
-
-    An exception's message may hold invalid Unicode, and may have any length.
-    """
+    """Return an error text with invalid Unicode replaced, cut at ERROR_LENGTH characters."""
     sound = text.encode("utf-8", "replace").decode("utf-8")
     return (
         sound

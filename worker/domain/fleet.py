@@ -1,6 +1,6 @@
-"""Snapshots of the fleet: flows that workers announce, queues, and one run with its surroundings.
+"""Snapshots of the fleet: workers, announced flows, queues, and one run.
 
-With an announcement, clients without the flow's code can submit the flow.
+From a worker's announcement of a flow, a client without the flow's code can submit runs of it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QueueInfo(Document):
-    """State of the broker's queues of rounds for one role.
+    """State of the broker's queues for the rounds of one role.
 
-    Beside the role's queue these are the queues of its flow sets: each belongs to the workers that
-    play exactly the same flows.
+    They are the role's own queue, and a queue for each flow set of the role. The workers of a flow
+    set play exactly the same flows.
     """
 
     _later: ClassVar[tuple[str, ...]] = ("handed_on",)
@@ -39,19 +39,19 @@ class QueueInfo(Document):
     length: int | None
     """Number of messages in the role's queues. Not set if the broker does not answer."""
     pushed: int
-    """Number of the newest pushed message."""
+    """Sequence number of the newest message that was pushed."""
     taken: int
-    """Number of the newest claimed message."""
+    """Sequence number of the newest message whose round was claimed."""
     oldest: float | None = None
-    """Seconds that the run of the next message has waited, the longest time of the role's queues.
+    """Seconds that the run of a queue's next message has waited: the longest time of these queues.
 
     Not set if the queues are empty or the time cannot be determined.
     """
     handed_on: int | None = None
-    """Those of the messages that wait in queues of flow sets.
+    """Number of messages in the queues of flow sets, as a part of ``length``.
 
-    A worker without the run's flow moved them there. Only workers with the flow can take them. Not
-    set if the broker does not answer, or if an older server reports the queue.
+    A worker that could not play the run's round moved them there. Only workers of the flow set take
+    them. Not set if the broker does not answer, or if an older server reports the queue.
     """
 
 
@@ -146,14 +146,14 @@ class WorkerStatus(TypedDict, total=False):
     draining: Flag
     """Whether the worker is shutting down and takes no more rounds."""
     holds: list[str]
-    """The ids of the runs of which it runs a round now, up to 50.
+    """The ids of the runs whose rounds the worker runs now, up to 50.
 
-    A caller over HTTP who sees only their own runs gets only the ids of these.
+    A caller over HTTP who may see only their own runs gets only the ids of their own runs.
     """
     host: MaybeText
     """The machine that it runs on."""
     pid: int | None
-    """The process that announces it: with a pool of processes, their parent."""
+    """Id of the process that announces the worker. With a pool of processes, it is their parent."""
     version: MaybeText
     """Its version of Perdure. Not set: a version that does not announce it."""
     started: float | None
@@ -164,7 +164,7 @@ class WorkerStatus(TypedDict, total=False):
     """``relaxed``: the worker accepts a server that may lose runs."""
     flows: dict[str, Any]
     builds: dict[str, str]
-    """The build of each flow: another text if the code of two workers differs.
+    """The build of each flow. It differs between two workers whose code of the flow differs.
 
     Not set: a version that does not announce it.
     """
@@ -176,12 +176,12 @@ ALIVE_BEATS = 10
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker as it announced itself.
+    """A worker with the data that it announced.
 
     Attributes:
-        name: Name of the worker process.
-        beat: Time of its last heartbeat, in ms.
-        info: Data of its announcement.
+        name: The name of the worker process.
+        beat: The time of its last heartbeat, in ms of the state server's clock.
+        info: The announced data.
     """
 
     name: str
@@ -193,14 +193,18 @@ class WorkerInfo:
         return max(0.0, (now - self.beat) / 1000)
 
     def is_alive(self, now: float, heartbeat_seconds: float) -> bool:
-        """Return whether the worker is alive at ``now`` (ms).
+        """Return whether the worker counts as alive.
 
-        Its last heartbeat is then at most ``ALIVE_BEATS`` intervals old.
+        Its last heartbeat must be at most ``ALIVE_BEATS`` times ``heartbeat_seconds`` old at
+        ``now`` (ms).
         """
         return self.silence(now) <= ALIVE_BEATS * heartbeat_seconds
 
     def status(self, now: float, heartbeat_seconds: float) -> WorkerStatus:
-        """Return what the worker announced and whether it is alive, as clients see it."""
+        """Return the worker as clients see it. ``now`` is in ms.
+
+        The result has its announced data, its silence, and whether it is alive.
+        """
         return cast(
             WorkerStatus,
             {
@@ -213,46 +217,47 @@ class WorkerInfo:
 
     @property
     def started(self) -> float:
-        """When the worker started, in ms by its own clock.
+        """The time when the worker started, in ms by the worker's clock.
 
-        If its version does not announce that, it is the time of the last heartbeat.
+        For a worker of a version that does not announce this, it is the time of its last heartbeat.
         """
         value = self.info.get("started")
         return 1000 * value if isinstance(value, int | float) else self.beat
 
     @property
     def role(self) -> str:
-        """The worker's role: ``controller``, ``executor`` or ``all``."""
+        """The worker's role: ``controller``, ``executor`` or ``all``. ``None`` if not announced."""
         return str(self.info.get("role"))
 
     def count(self, name: str) -> int:
-        """Return the number that the worker announced as ``name``, or 0."""
+        """Return the announced whole number ``name``. 0 if there is none."""
         value = self.info.get(name)
         return value if isinstance(value, int) else 0
 
     def plays(self, role: str) -> bool:
-        """Return whether the worker runs rounds of this role.
+        """Return whether the worker claims rounds of this role.
 
-        A worker that is shutting down (draining) runs none.
+        False for a worker that is shutting down (draining).
         """
         return self.info.get("role") in (role, "all") and not self.info.get("draining")
 
     def knows(self, flow: str) -> bool:
-        """Return whether the worker announced this flow."""
+        """Return whether the worker announced that it runs this flow."""
         return flow in self.info.get("flows", {})
 
     def lacks(self, flow: str) -> str | None:
-        """Return what the worker lacks to run a flow, as a sentence.
+        """Return why the worker cannot run a flow, as a sentence.
 
-        None if it lacks nothing.
+        None if it announced no such reason.
         """
         lacking = self.info.get("lacking")
         return str(lacking[flow]) if isinstance(lacking, dict) and flow in lacking else None
 
     def queues_of_sets(self, queue: str) -> list[str]:
-        """Return the names of the flow sets' queues that the worker consumes.
+        """Return the worker's queues of flow sets for one role.
 
-        They begin with ``queue``, the name of a role's queue.
+        Args:
+            queue: The name of the role's queue. The returned names begin with it and a dot.
         """
         announced = self.info.get("lists")
         return [
@@ -262,29 +267,31 @@ class WorkerInfo:
         ]
 
     def refuses(self, flow: str) -> bool:
-        """Return whether the worker has this flow, but disabled."""
+        """Return whether the worker has this flow, but not enabled."""
         return flow in self.info.get("disabled", ())
 
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """One read of a run and its surroundings. Times are in ms of the server's clock.
+    """One read of a run, its queue, its children and the workers.
+
+    Times are in ms of the state server's clock.
 
     Attributes:
         fields: The run's hash.
-        now: When it was read.
+        now: The time of the read.
         due: When the sweeper checks the run next. None if the run is not in the due set.
-        queues: The hash of queues: ``LIST:pushed``, ``LIST:cursor``, the time of the last sweep,
-            and begin and end of the last time without sweeps.
-        length: Length of the queue of the run's message. None if the broker does not answer.
-        place: Position of that message among those at the consuming end. The next message to be
-            taken has position 1. None if the message is not among them.
-        workers: All workers that announced themselves lately.
+        queues: The hash with facts about all queues: ``LIST:pushed``, ``LIST:cursor``, the time of
+            the last sweep, and begin and end of the last period without sweeps.
+        length: Length of the queue with the run's message. None if the broker does not answer.
+        place: Position of the run's message in that queue. The message that is consumed next has
+            position 1. None if the message is not among the first ones of the queue.
+        workers: All workers that have announced themselves recently.
         groups: The groups of children that the run waits for, each with its counters.
-        asking: Children that wait for a person.
-        held: Children that did not succeed and that a person has to continue, with their status.
-        damage: Key or field that keeps every transition from reading the run. Only ``fields`` was
-            read then.
+        asking: Ids of children that wait for a person.
+        held: Ids and statuses of children that did not succeed and that a person has to continue.
+        damage: The damaged key or field that makes every script refuse the run. Only ``fields`` was
+            read then. None if there is none.
         paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
     """
 
@@ -310,7 +317,7 @@ Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
 
 def describe(flow: Flow) -> dict[str, Any]:
-    """Return a flow as JSON data: its nodes, its limits, the schemas of inputs and answers."""
+    """Return a flow's description as JSON data, which workers announce."""
     from perdure.flows.rounds import registry  # It imports Flow: snapshots of a fleet need none.
 
     return {
@@ -343,16 +350,16 @@ def describe(flow: Flow) -> dict[str, Any]:
 def shown(
     flows: Mapping[str, Shown], enabled: Iterable[str] = (), also: str = ""
 ) -> dict[str, Shown]:
-    """Return the flows that lists show to users.
+    """Return the flows that a list shows to users.
 
-    Flows that come with Perdure are shown only if they are enabled here, or if there are no others.
-    A flow that runs shell commands is also shown if a live worker runs it. ``HELPERS`` are never
-    shown.
+    A flow that comes with Perdure is shown only if it is enabled here, or if it runs shell commands
+    and a live worker runs it. But if only flows that come with Perdure are left, all of them are
+    shown. ``HELPERS`` are left out.
 
     Args:
         flows: All flows by name.
         enabled: Names of flows that the settings enable.
-        also: A flow that is shown in any case.
+        also: Name of a flow to show in any case. Empty for none.
     """
     enabled = {*enabled, also}
     flows = {name: flow for name, flow in flows.items() if name not in HELPERS or name == also}
@@ -365,7 +372,7 @@ def shown(
 
 
 def names_text(flows: Iterable[str]) -> str:
-    """Return a worker's flow names as text for people. ``HELPERS`` are left out."""
+    """Return names of flows as one text for people, without ``HELPERS``."""
     return ", ".join(name for name in flows if name not in HELPERS)
 
 
@@ -374,14 +381,18 @@ OBJECT = {"type": "object"}
 
 
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:
-    """Raise InvalidInput unless inputs fit the announced schema.
+    """Check inputs against a flow's announced JSON Schema.
 
-    A client without the flow's code cannot check more. The worker validates the values before the
+    A client without the flow's code cannot check more. The worker validates the inputs before the
     first round.
 
+    Args:
+        name: The name of the flow, for the error text.
+        schema: The schema of the inputs. None accepts all inputs.
+
     Raises:
-        InvalidInput: The message names the missing, unknown and wrong inputs, and the expected
-            ones.
+        InvalidInput: The inputs do not fit. The message names the missing, unknown and wrong
+            inputs, and the expected ones.
     """
     if schema is None:
         return

@@ -1,7 +1,6 @@
-"""Fork: a new run that begins with the rounds of another run before a step.
+"""Fork: the state of a new run that begins with another run's rounds.
 
-The submission of the new run writes these rounds at once. So a fork has the turns from its
-beginning, and never reads the other run again.
+The submission of the new run copies these rounds. After that, the fork never reads the other run.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fork:
-    """State that a fork takes over from another run.
+    """The state that a fork takes over from another run.
 
     Attributes:
         run_id: Id of the other run.
         step: The step at which the fork begins.
         node: The node of this step.
-        turns: The turns before this step that are still stored.
-        forgotten: Number of the oldest turns that are gone.
-        values: Named values at this step.
-        artifacts: Artifacts that the turns name, and the files of the run, by name.
-        files: The references to these files, as they are stored. Empty for none.
-        follows: Id of the run before the other run in its thread, or None.
+        turns: The other run's turns before this step, as far as they are still stored.
+        forgotten: Number of its oldest turns that are no longer stored.
+        values: Named values that the fork begins with.
+        artifacts: Artifacts that the turns name, and the other run's files, by name.
+        files: The hash field with the references to these files. Empty if there are none.
+        follows: Id of the run before the other run in its thread. None if there is none.
         spent: Amounts that the rounds before this step had spent, by budget.
-        origins: The runs that the other run was forked from, as ``origins_of`` returns them.
-        asked: The caller's request as JSON data, to recognize a repeated call.
+        origins: The runs that the other run itself was forked from (``origins_of``).
+        asked: The caller's request as JSON data. Its digest identifies a repeated call.
     """
 
     run_id: str
@@ -55,10 +54,11 @@ class Fork:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self, settings: Settings) -> dict[str, str]:
-        """Return the new run's hash fields about its history.
+        """Return the fork's hash fields for history, values and origin.
 
         Raises:
-            InvalidInput: The values are too large.
+            InvalidInput: The values are larger than the setting ``max_state_bytes``.
+            UnstorableValue: A value would not read back equal.
         """
         count = self.forgotten + len(self.turns)
         origin = {
@@ -93,10 +93,13 @@ class Fork:
         return fields | values
 
     def packed(self, run_id: str) -> list[str]:
-        """Return the turns as texts for the history of the new run, ``run_id``.
+        """Return the turns as texts for the stored history of the fork.
+
+        Args:
+            run_id: The id of the fork.
 
         Raises:
-            NotForkable: The turns and the artifacts together are too large.
+            NotForkable: The turns and the artifacts together are larger than MOST_TOGETHER.
         """
         packed = [pack_turn(turn, run_id) for turn in self.turns]
         texts = [*packed, *self.artifacts.values()]
@@ -111,10 +114,11 @@ class Fork:
 
 
 def origins_of(record: Record) -> list[tuple[str, int]]:
-    """Return the runs that a run was forked from.
+    """Return the runs that a run was forked from, oldest first.
 
-    They come oldest first, each with the number of turns up to which the history is that run's.
-    Empty if the run is no fork.
+    A fork of a fork has several. Each id comes with a number of turns: the turns of the history up
+    to this number were made by that run or the runs before it in the list. The list is empty if the
+    run is no fork.
     """
     if FORKED not in record.fields:
         return []
@@ -122,6 +126,9 @@ def origins_of(record: Record) -> list[tuple[str, int]]:
 
 
 def shown_origin(record: Record) -> dict[str, Any]:
-    """Return from which run and step a run was forked, as clients see it."""
+    """Return the origin of a fork for clients.
+
+    The keys are ``run``, ``step``, ``turns`` and ``spent``. A value that the record lacks is None.
+    """
     origin = record.mapping(FORKED)
     return {name: origin.get(name) for name in ("run", "step", "turns", "spent")}

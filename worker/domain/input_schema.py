@@ -1,8 +1,8 @@
-"""Check of inputs against a worker's announced JSON Schema.
+"""Check of inputs against the JSON Schema that a worker announced.
 
-A client without the flow's code uses it. The worker validates the inputs with pydantic before the
-first round. So this check accepts whatever pydantic accepts: ``"5"`` for a number, and any value
-where the schema uses keywords that the check does not know.
+A client without the flow's code uses this check. The worker validates the inputs with pydantic
+before the first round. So the check must reject nothing that pydantic accepts, such as ``"5"`` for
+a number. It ignores keywords of the schema that it does not know.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 
 def faults_of(schema: Mapping[str, Any], value: Any) -> list[str]:
-    """Return how a value violates a JSON Schema, as sentences.
+    """Return a value's violations of a JSON Schema as texts.
 
-    Each names a place in the value and the expected value there.
+    Each text begins with the path of the wrong part in ``value`` (or ``inputs`` for all of it), and
+    says what was expected.
 
     Returns:
-        An empty list if nothing is known to be wrong.
+        The texts. The list is empty if this check finds no violation.
     """
     return [f"{place or 'inputs'}: {fault}" for place, fault in _faults(schema, value, "", schema)]
 
@@ -141,18 +142,15 @@ def _faults_of_length(
 
 
 def _is_one_of(value: Any, known: list[Any]) -> bool:
-    """Return whether a value is among the known ones.
-
-    The text of a number counts as the number.
-    """
+    """Return whether ``value`` is in ``known``. The text of a number counts as the number."""
     number = _number(value)
     return value in known or (number is not None and number in known)
 
 
 def _is(kind: Any, value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether pydantic accepts a value as this type.
+    """Return whether pydantic accepts a value as the JSON Schema type ``kind``.
 
-    True for an unknown or missing type.
+    The result is True if ``kind`` is unknown or None. ``schema`` has the type's ``format``.
     """
     match kind:
         case "integer":
@@ -178,7 +176,7 @@ def _is(kind: Any, value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Return the number that pydantic reads from a value, or None."""
+    """Return the number that pydantic reads from a value. None if it is no number."""
     if isinstance(value, int | float):
         return value
     if not isinstance(value, str):
@@ -190,10 +188,7 @@ def _number(value: Any) -> float | None:
 
 
 def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Return the schema that ``$ref`` names.
-
-    None if the ``$defs`` of ``root`` do not have it.
-    """
+    """Return the schema that a ``$ref`` names. None if the ``$defs`` of ``root`` lack it."""
     name = str(reference).removeprefix("#/$defs/")
     definitions = root.get("$defs")
     return definitions.get(name) if isinstance(definitions, Mapping) else None

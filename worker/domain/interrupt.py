@@ -86,9 +86,9 @@ class PendingInterrupt(Document):
 
     @classmethod
     def of(cls, run: Run) -> PendingInterrupt | None:
-        """Return what a run asks a person, or None if it waits for no answer.
+        """Return the pending interrupt of a run, or None if the run waits for no person.
 
-        For a stopped run, it is what the run will ask again.
+        For a stopped run, return the interrupt that waits again after the run is resumed.
         """
         interrupt = run.details.get("interrupt")
         if (
@@ -131,19 +131,22 @@ class PendingInterrupt(Document):
 
     @property
     def approvers(self) -> str:
-        """Who may approve the command: ``anyone``, or ``others`` than the run's submitter."""
+        """Who may approve the command: ``anyone``, or ``others`` (not the run's submitter)."""
         return str(self._facts.get("approvers", "anyone"))
 
     @property
     def shown_data(self) -> Any:
-        """The JSON beside the question, without what a workflow notes of it for itself."""
+        """The JSON beside the question, without the entries that a workflow adds for itself."""
         own = ("asks", "asks_of")
         data = {name: value for name, value in (self.data or {}).items() if name not in own}
         return data["data"] if data.keys() == {"data"} else data
 
     @property
     def listener(self) -> str:
-        """Who gets the words of a person about a command: one of ``LISTENERS``."""
+        """The receiver of the text that a person sends about a command: one of ``LISTENERS``.
+
+        It is ``controller`` if the interrupt names none.
+        """
         told = self._facts.get("listener")
         return told if told in LISTENERS else "controller"
 
@@ -186,30 +189,34 @@ class PendingInterrupt(Document):
 
     @property
     def _example_of_answer(self) -> str:
-        """JSON data of the type that the question expects, to be replaced by the answer."""
+        """Example of an answer as JSON text, of the type that the question expects."""
         expects = (self.data or {}).get("expects")
         kind = expects.get("type") if isinstance(expects, dict) else None
         return EXAMPLES.get(str(kind), '"your answer"')
 
     @property
     def as_much_again(self) -> str:
-        """For a budget that is used up, an amount to add that suffices.
+        """For a used-up budget, an amount as text that suffices if it is added to the limit.
 
-        It is as much as the limit, or, if at least twice the limit was spent, as much as was spent.
+        It is the limit itself. If the run spent at least twice the limit, it is the spent amount.
         """
         limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
         amount = limit if 2 * limit > spent else spent
         return str(int(amount)) if isinstance(amount, int) or amount.is_integer() else str(amount)
 
     def how(self, program: str = "perdure") -> tuple[str, ...]:
-        """Return the commands that answer the run. One of them is to be used."""
+        """Return the commands that answer the run. Use one of them.
+
+        Args:
+            program: The beginning of each command, such as ``celery -A APP perdure``.
+        """
         return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
 
     def how_in_one_line(self, program: str = "perdure") -> str:
-        """Return a command that answers the run. For a command in doubt, return all of them.
+        """Return the first command of ``how``. For a command in doubt, return all, as alternatives.
 
-        One answer alone would look like advice, and to carry out the command again is the answer
-        that can do harm.
+        The first alternative executes the command again, which can do harm. Alone it would look
+        like advice.
         """
         first = self.how(program)[0]
         return " or ".join((first, *self.ways[1:])) if self.kind == "in_doubt" else first
@@ -224,7 +231,7 @@ class Inbox(Document):
     """One page of runs that wait for people, the longest wait first."""
 
     waiting: list[PendingInterrupt]
-    """What the runs wait for."""
+    """The interrupts for which the runs wait."""
     cursor: str | None = None
     """Cursor of the next page. Not set at the end."""
     damaged: tuple[str, ...] = ()
@@ -238,10 +245,12 @@ class Inbox(Document):
 
 
 def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
-    """Return the kind of a pending interrupt.
+    """Return the kind of a pending interrupt for clients.
 
-    For a pause that Perdure made, the stored kind decides. For a pause that a node made, its data
-    decide.
+    Args:
+        kind: The stored kind: ``node`` if a node asked for the interrupt, else ``before``,
+            ``after`` or ``budget``.
+        data: The interrupt's data. For an interrupt of a node, they decide on the result.
     """
     if (
         kind == "budget"

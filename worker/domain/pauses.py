@@ -1,7 +1,4 @@
-"""Pauses for a person between two nodes.
-
-Also the limits that end a run there.
-"""
+"""Pauses for a person between two nodes, and limits that end a run there."""
 
 from __future__ import annotations
 
@@ -17,7 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Pause for a person before or after a node."""
+    """A pause for a person before or after a node.
+
+    Attributes:
+        status: Whether the run pauses before or after the node.
+        node: The name of the node.
+        reason: The reason as people read it.
+    """
 
     status: ExecutionStatus
     node: str
@@ -27,15 +30,17 @@ class Pause:
 def pause_between(
     done: str | None, coming: str, before: Collection[str], after: Collection[str]
 ) -> Pause | None:
-    """Return the pause between two nodes, or None.
+    """Return the pause between two nodes. None if the run does not pause there.
 
-    One boundary is one pause: if both sides ask for it, it counts as the pause after ``done``. The
-    commit of a round decides on the pause. So resuming passes it, and the next visit pauses again.
+    There is at most one pause between two nodes: if both ask for one, it is the pause after
+    ``done``. The commit of a round decides on the pause. So a resumed run goes on to ``coming``,
+    and pauses again when it is at the same place again.
 
     Args:
         done: The node that ran, or None at the start of a run.
         coming: The node that runs next.
-        before, after: Nodes to pause before, and nodes to pause after.
+        before: The nodes to pause before.
+        after: The nodes to pause after.
     """
     if done is not None and (behind := pause_behind(done, after)) is not None:
         return behind
@@ -45,9 +50,9 @@ def pause_between(
 
 
 def pause_behind(done: str, after: Collection[str]) -> Pause | None:
-    """Return the pause after a finished node, or None.
+    """Return the pause after the node ``done``. None if ``after`` does not name it.
 
-    If no node follows, the pause comes before the run's answer is published.
+    If the run ends with this node, it pauses before clients see its answer.
     """
     return (
         Pause(ExecutionStatus.INTERRUPTED_AFTER, done, f"interrupt_after: {done}")
@@ -57,20 +62,17 @@ def pause_behind(done: str, after: Collection[str]) -> Pause | None:
 
 
 def rounds_exhausted(cycles: int, max_rounds: int | None) -> bool:
-    """Return whether a run has used up its cycles.
-
-    If ``max_rounds`` is None, there is no limit.
-    """
+    """Return whether a run has used up its cycles. False if ``max_rounds`` is None: no limit."""
     return max_rounds is not None and cycles >= max_rounds
 
 
 def too_late(now: int, deadline: int | None) -> bool:
-    """Return whether ``now`` misses the deadline (both in ms)."""
+    """Return whether a deadline has passed at ``now`` (both in ms). False without a deadline."""
     return deadline is not None and now >= deadline
 
 
 def pause_fields(pause: Pause) -> dict[str, str]:
-    """Return the hash fields that describe a pause."""
+    """Return the fields of the run's hash that describe a pause."""
     kind = "before" if pause.status is ExecutionStatus.INTERRUPTED_BEFORE else "after"
     return {
         "i_kind": kind,

@@ -1,4 +1,4 @@
-"""Prompts of rounds, as clients see them."""
+"""PromptOfRound: the prompt that a round sends to its model, as clients see it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.worker.domain.document import CLOSED
 
 @with_config(CLOSED)
 class PromptOfRound(TypedDict):
-    """What a round sent to its model, or what the next round would send."""
+    """The prompt that a round sent to its model, or that the next round would send."""
 
     run: str
     """The run."""
@@ -21,11 +21,11 @@ class PromptOfRound(TypedDict):
     node: str
     """The node that asks the model."""
     turns: int
-    """The number of turns of the history before it."""
+    """The number of turns in the history before the round."""
     sent: bool
     """Whether the round was committed."""
     exact: bool | None
-    """Whether this equals what was sent. Not set for the next round."""
+    """Whether this prompt equals the one that was sent. Not set for the next round."""
     messages: list[dict[str, Any]]
     """The messages, each with its role."""
     tools: list[dict[str, Any]]

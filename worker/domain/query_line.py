@@ -32,7 +32,7 @@ _PLAIN_VALUE = re.compile(r'[^\s"\\]+')
 class QueryTerm:
     """One term of a query line: ``key:text``, or a text alone (``key`` is then empty).
 
-    ``is_not`` is set for a term with ``-`` in front: only runs that the term does not describe.
+    ``is_not`` is True for a term that begins with ``-``. It chooses the runs that do not match.
     """
 
     key: str
@@ -49,15 +49,18 @@ class QueryTerm:
 
 
 def quoted(text: str) -> str:
-    """Return a text in the quotes of a query line."""
+    """Return a text in double quotes, escaped for a query line."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def terms_of(line: str) -> tuple[QueryTerm, ...]:
-    """Return the terms of a query line, in order.
+    """Return the terms of a query line, in order. An empty line has none.
+
+    Keys become lowercase. They are not checked here.
 
     Raises:
-        InvalidInput: A quote is not closed, a key has no text, or the line is too long.
+        InvalidInput: A quote is not closed, a key has no text, or the line has too many characters
+            or terms.
     """
     if len(line) > MOST_CHARACTERS:
         raise InvalidInput(f"query: expected at most {MOST_CHARACTERS} characters, got {len(line)}")
@@ -85,26 +88,32 @@ def terms_of(line: str) -> tuple[QueryTerm, ...]:
 
 
 def line_of(terms: Iterable[QueryTerm]) -> str:
-    """Return the query line with these terms. ``terms_of`` reads it back."""
+    """Return the query line with these terms. ``terms_of`` of this line returns the same terms."""
     return " ".join(map(str, terms))
 
 
 def with_term(line: str, key: str, text: str | None) -> str:
-    """Return a query line with one term for ``key``.
+    """Return the query line with the term ``key:text``.
 
-    The term replaces all terms of this key.
+    It replaces all terms of this key, and is at the end.
 
     Args:
-        text: None removes the terms of this key.
+        text: The text of the new term. None only removes the terms of this key.
+
+    Raises:
+        InvalidInput: ``line`` is not a query line.
     """
     terms = [term for term in terms_of(line) if term.key != key]
     return line_of([*terms, QueryTerm(key, text)] if text is not None else terms)
 
 
 def added_term(line: str, key: str, text: str) -> str:
-    """Return the query line with this term added.
+    """Return the query line with the term ``key:text`` at its end.
 
-    The line is unchanged if it has the term.
+    If the line already has this term, no term is added.
+
+    Raises:
+        InvalidInput: ``line`` is not a query line.
     """
     terms = terms_of(line)
     term = QueryTerm(key, text)

@@ -1,7 +1,7 @@
 """The stored record of a run: the hash's fields as Python values, checked against their digest.
 
-Three helpers make it fast: a property that is computed once per object, a search for fields by
-prefix, and a cache of the names of content fields.
+It is read in every round. Three helpers make it fast: a property that is computed once per object,
+a search for fields by prefix, and a cache of the names of content fields.
 """
 
 from __future__ import annotations
@@ -127,9 +127,10 @@ _tree, _added = FieldPrefix(TREE), FieldPrefix(ADDED)
 
 
 def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the signals and child groups that a run awaits.
+    """Return the signals and groups of children that a run waits for.
 
-    The keys are ``signals`` and ``children``. Both lists are empty unless the run is parked.
+    ``fields`` are the run's hash. The keys of the result are ``signals`` and ``children``. Both
+    lists are empty if the run is not parked.
     """
     lines = fields.get("wait_for", "").splitlines() if fields.get("phase") == "parked" else []
     names = [line.partition(" ")[0] for line in lines]
@@ -140,37 +141,38 @@ def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def version_of(fields: Iterable[str]) -> str:
-    """Return the lowest schema version that reads these fields."""
+    """Return the lowest schema version that can read these fields."""
     return max((SINCE.get(name, "1") for name in fields), key=int, default="1")
 
 
 def digest_of(fields: Mapping[str, str]) -> str:
-    """Return the SHA-256 of a run's content: its content fields and its named values.
+    """Return the SHA-256 of the content in a run's hash.
 
-    A worker compares it with the stored digest before it runs a round, so that it never works on
-    damaged data.
+    The content consists of the content fields and the named values. Other entries of ``fields`` are
+    ignored. A worker compares the result with the stored digest before it runs a round, so that it
+    never works on damaged data.
     """
     return digest_of_content(content_of(fields))
 
 
 def digest_of_content(content: dict[str, str]) -> str:
-    """Return the SHA-256 of a run's content fields.
+    """Return the SHA-256 of ``content``, the result of ``content_of``.
 
-    ``content`` holds nothing else. Its texts may hold undecodable bytes as surrogate escapes, so
-    that damaged data can be hashed too.
+    Undecodable bytes in its texts, as surrogate escapes, are hashed too: the data may be damaged.
     """
     return hashlib.sha256(canonical(content).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return a run's content fields and named values."""
+    """Return the content fields and named values of a run's hash."""
     return {name: fields[name] for name in _known_names(fields)[0]}
 
 
 def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of all fields in the digest, and of the named values among them.
+    """Return the names of all content, and of the named values in it.
 
-    From round to round a run has the same fields, so the result for the same names is cached.
+    A run has the same fields in most of its rounds, so the result is cached by the names. It is not
+    cached for more than MOST names.
     """
     names = tuple(fields)
     return _names_among(names) if len(names) <= MOST else _names_among.__wrapped__(names)
@@ -184,16 +186,16 @@ def _names_among(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 @dataclass(frozen=True)
 class Record:
-    """One run as the store holds it.
+    """One run as the store holds it: the fields of its hash.
 
-    Its properties raise DamagedRun on access if a field cannot be read as its type.
+    A property raises DamagedRun on access if its field cannot be read as the property's type.
     """
 
     fields: Mapping[str, str]
 
     @cached_field
     def id(self) -> str:
-        """The run's id."""
+        """The run's id. ``?`` if the hash has none."""
         return self.fields.get("id", "?")
 
     @cached_field
@@ -213,12 +215,12 @@ class Record:
 
     @cached_field
     def turns(self) -> int:
-        """Number of turns, including the ones that are gone."""
+        """The number of the run's turns, with those no longer stored."""
         return self.count("turns")
 
     @cached_field
     def forgotten(self) -> int:
-        """The number of the oldest turns that are gone."""
+        """The number of the oldest turns that are no longer stored."""
         return self.count(FORGOTTEN)
 
     @property
@@ -233,7 +235,7 @@ class Record:
 
     @cached_field
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the run's flow."""
+        """The run's inputs by name."""
         return self.mapping("inputs")
 
     @cached_field
@@ -252,27 +254,27 @@ class Record:
 
     @cached_field
     def value_texts(self) -> dict[str, str]:
-        """Stored JSON texts of the named values, by field name (with the prefix)."""
+        """The JSON texts of the named values, by field name with prefix."""
         return {name: self.fields[name] for name in _known_names(self.fields)[1]}
 
     @cached_field
     def values(self) -> dict[str, Any]:
-        """The values that the run's rounds stored by name."""
+        """The named values of the run, by name without the prefix."""
         return {name.removeprefix(VALUE): self.json(name, None) for name in self.value_texts}
 
     @cached_field
     def budgets(self) -> dict[str, float]:
-        """The run's limits by budget name."""
+        """The run's limits by budget name, without added amounts."""
         return self.amounts("budgets")
 
     @cached_field
     def spent(self) -> dict[str, float]:
-        """The run's spending by budget name. Lost attempts of this step are not in it."""
+        """The run's own spending by budget, without lost attempts of this step."""
         return self.amounts("spent")
 
     @cached_field
     def tree(self) -> dict[str, float]:
-        """Spending of the runs below, by budget name."""
+        """The spending of the runs below this run, by budget name."""
         names = _tree.names(self.fields)
         return {name.removeprefix(TREE): from_millionths(self.fields[name]) for name in names}
 
@@ -288,10 +290,11 @@ class Record:
 
     @property
     def chosen(self) -> list[str] | None:
-        """Names of the limits and pauses that were chosen for the run, see CHOSEN.
+        """The names of the chosen limits and pauses, see CHOSEN.
 
-        None if they are not known: the run has some, and an earlier release stored it, or the field
-        is damaged. Only ``again`` uses it, so it keeps no run from being read.
+        Limits that were raised later are among them. None if the names are unknown: an earlier
+        release stored a run with limits or pauses, or the field is damaged. A damaged field raises
+        no error here, because only ``again`` needs the names.
         """
         if CHOSEN not in self.fields:
             has_some = any(name in self.fields for name in (*LIMITS_AND_PAUSES, "budgets"))
@@ -307,14 +310,17 @@ class Record:
 
     @cached_field
     def payers(self) -> tuple[Payer, ...]:
-        """The runs above that count this run's spending. The parent comes first."""
+        """The runs above that are charged for this run's spending. The parent is the first."""
         if "payers" not in self.fields:
             return ()
         return tuple(Payer.of(line) for line in self.fields["payers"].splitlines())
 
     @property
     def short_of(self) -> tuple[str, str] | None:
-        """Id of the run above whose budget this run waits for, and the budget's name. Or None."""
+        """The budget that this run waits for: run id and name.
+
+        The budget is that of a run above. None if the run does not wait for a budget.
+        """
         parts = self.fields.get("short", "").split(" ")
         if self.fields.get("waiting_for") != "budget" or len(parts) != 5:
             return None
@@ -324,7 +330,8 @@ class Record:
     def node(self) -> str:
         """The node that the run executes next.
 
-        Reading it also validates the whole execution state.
+        Raises:
+            DamagedRun: Any field of the execution state is invalid, not only this one.
         """
         return self.fields["current_node"] if is_plain(self.fields) else self.state.current_node
 
@@ -339,7 +346,11 @@ class Record:
             ) from error
 
     def json(self, name: str, default: Any) -> Any:
-        """Return a field's JSON value. ``default`` if the field is absent."""
+        """Return a field's JSON value, or ``default`` if the field is absent.
+
+        Raises:
+            DamagedRun: The field is not JSON.
+        """
         text = self.fields.get(name)
         if text is None:
             return default
@@ -349,7 +360,11 @@ class Record:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """Return a field's JSON object. Empty if the field is absent."""
+        """Return a field's JSON object. An absent field gives an empty dict.
+
+        Raises:
+            DamagedRun: The field is not a JSON object.
+        """
         value = self.json(name, {})
         if not isinstance(value, dict):
             raise DamagedRun(
@@ -358,7 +373,11 @@ class Record:
         return value
 
     def amounts(self, name: str) -> dict[str, float]:
-        """Return a field's numbers by name. Empty if the field is absent."""
+        """Return a field's numbers by name. An absent field gives an empty dict.
+
+        Raises:
+            DamagedRun: The field is not a JSON object of numbers.
+        """
         if name not in self.fields:
             return {}
         amount_by_name = self.mapping(name)
@@ -372,13 +391,17 @@ class Record:
         return amount_by_name
 
     def time(self, name: str) -> float | None:
-        """Return a time field in seconds since 1970. None if it is absent."""
+        """Return a time field in seconds since 1970. None if it is absent or empty.
+
+        Raises:
+            DamagedRun: The field is not a whole number of ms.
+        """
         return self.count(name) / 1000 if self.fields.get(name) else None
 
     def check(self) -> None:
-        """Raise DamagedRun if content and digest do not match.
+        """Raise DamagedRun if the content does not match the digest.
 
-        It is also raised if this worker cannot read the run's schema, which may be too new.
+        Raise it also if the schema version is missing, invalid or newer than this worker's.
         """
         schema = self.fields.get("schema")
         if schema != SCHEMA and not (
@@ -397,7 +420,11 @@ class Record:
             )
 
     def count(self, name: str) -> int:
-        """Return a field's whole number. 0 if the field is absent."""
+        """Return a field's whole number, or 0 if the field is absent.
+
+        Raises:
+            DamagedRun: The field is not a whole number.
+        """
         text = self.fields.get(name, "0")
         try:
             return int(text)
@@ -408,16 +435,18 @@ class Record:
 
 
 def failing_since(fields: Mapping[str, str], field: str = FAILING) -> float | None:
-    """Return since when the current step has been failing.
+    """Return the time from which the current step has been failing.
 
-    It is the time of its first failure or its first wait for the provider. Nothing clears the
-    field, so an entry for another step or epoch is ignored.
+    No script deletes these fields, so an entry for another step or epoch is ignored.
 
     Args:
-        field: ``MISFIT`` gives the time since which the step has waited for code that fits.
+        fields: The run's hash.
+        field: FAILING gives the time of the step's first failure, or first wait for its provider.
+            MISFIT gives the time of its first wait for a worker whose code fits.
 
     Returns:
-        The time in ms since 1970, or None if the step has neither failed nor waited.
+        The time in ms since 1970. None if the step has neither failed nor waited, or if the field
+        is malformed.
     """
     match fields.get(field, "").split(" "):
         case [epoch, step, since, _] if (epoch, step) == (fields.get("epoch"), fields.get("step")):

@@ -86,7 +86,7 @@ class Run(Document):
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels, as submitted."""
     phase: str = "queued"
-    """The engine's own state: ``queued``, ``leased``, ``waiting``, or equal to the status."""
+    """The engine's own state: ``queued``, ``leased``, ``waiting``, ``parked``, or the status."""
     details: Annotated[Mapping[str, Any], DescribedBy(RunDetails)] = field(default_factory=dict)
     """What else the engine knows: the lease owner, the attempt, what the run waits for, its
     progress.
@@ -135,7 +135,7 @@ class Run(Document):
 
     @property
     def purpose(self) -> str:
-        """The run's goal, or its only command, without its inputs."""
+        """The run's goal, or its only command. Empty for a run that has neither."""
         return _purpose(self.goal, self.details.get("call"))
 
     @property
@@ -190,7 +190,7 @@ class Page(Document):
 
 @dataclass(frozen=True)
 class Done(Document):
-    """Result of an operation for one of many runs."""
+    """The outcome of a bulk operation for one of its runs: success, or why nothing was done."""
 
     run_id: str
     """The run's id."""
@@ -204,7 +204,7 @@ def status_of(fields: Mapping[str, str]) -> RunStatus:
     """Return the status that clients see, from the fields of a run's hash.
 
     Raises:
-        DamagedRun: The phase is unknown.
+        DamagedRun: The phase is missing or unknown.
     """
     phase = fields.get("phase", "")
     if phase in ("queued", "leased", "waiting", "parked"):
@@ -255,7 +255,7 @@ TIMES = (
 def _has_traceback(fields: Mapping[str, str]) -> bool:
     """Return whether the stored traceback belongs to the run's last failure.
 
-    An older worker leaves the traceback behind when a later round succeeds.
+    A worker of an earlier release does not delete the traceback when a later round succeeds.
     """
     return bool(fields.get("traceback")) and ("last_error" in fields or "error" in fields)
 
@@ -275,7 +275,10 @@ TITLE_FIELDS = (
 
 
 def title_of(fields: Mapping[str, str]) -> str:
-    """Return a run's title from its ``TITLE_FIELDS`` alone.
+    """Return a run's title (``Run.title``) from the fields of its hash.
+
+    Args:
+        fields: At least the ``TITLE_FIELDS`` that the run has.
 
     Raises:
         DamagedRun: A field cannot be read.
@@ -285,9 +288,9 @@ def title_of(fields: Mapping[str, str]) -> str:
 
 
 def inputs_line(inputs: Mapping[str, Any]) -> str:
-    """Return inputs as ``NAME=VALUE`` on a line for people.
+    """Return inputs as text for people: ``NAME=VALUE``, separated by spaces.
 
-    It is the form of a query line. A long line is cut.
+    Each value is cut at INPUT_SHOWN characters, and the text at INPUTS_SHOWN.
     """
     parts: list[str] = []
     for name, value in inputs.items():
@@ -307,7 +310,7 @@ def _purpose(goal: str, call: Mapping[str, Any] | None) -> str:
 
 
 def _call(record: Record) -> dict[str, Any] | None:
-    """Return the only command of a child run. None if it runs a whole flow."""
+    """Return the only command of a child run. None for a run that executes a whole flow."""
     if "parent" not in record.fields or VALUE + ONLY not in record.fields:
         return None
     return {

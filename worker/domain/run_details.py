@@ -41,7 +41,7 @@ class UsedCycles(TypedDict):
 
 @with_config(CLOSED)
 class RunCall(TypedDict):
-    """The command that a run carries out, and nothing else."""
+    """The only command that a child run executes."""
 
     command: str
     args: dict[str, Any]
@@ -61,15 +61,15 @@ class RunFile(TypedDict):
 
 @with_config(CLOSED)
 class ForkOrigin(TypedDict):
-    """The run from which a fork has the rounds before its first one."""
+    """The run that a fork was made from. The fork begins with the rounds of that run."""
 
     run: str
     step: int
-    """The fork's first round. It was played anew."""
+    """The first step that the fork executes itself. The steps before it come from ``run``."""
     turns: int
-    """Number of turns of the history that the fork has from it."""
+    """Number of turns that the fork's history has from ``run``."""
     spent: dict[str, float]
-    """What the rounds before had spent. It is not part of what the fork has spent."""
+    """The spending of the rounds before ``step``. The fork's own spending does not include it."""
 
 
 class ShortBudget(TypedDict):
@@ -112,12 +112,12 @@ class RunDetails(TypedDict, total=False):
     Left out if there are none.
     """
     exposed: list[str]
-    """The protocols to whose clients its flow was exposed at the submission: ``mcp``, ``openai``.
+    """The protocols through which the run's flow was exposed to clients at the submission.
 
-    Left out if there are none.
+    They are ``mcp`` and ``openai``. Left out if there are none.
     """
     forked: ForkOrigin | None
-    """Where the run was forked from another one. Set for a fork."""
+    """The run and the step from which this run was forked. Set for a fork."""
     owner: MaybeText
     """The worker that runs the round in flight, or ran the last one."""
     waiting_for: MaybeText
@@ -140,15 +140,15 @@ class RunDetails(TypedDict, total=False):
     parent: MaybeText
     """The run that started this one, and waits for it."""
     group: MaybeText
-    """The group of its parent's children to which it belongs: ``STEP.NAME``."""
+    """The group of children of its parent that the run belongs to: ``STEP.NAME``."""
     place: int
-    """Its position in this group, from 0. Set for runs that have a parent."""
+    """The run's position in its group, from 0. Set for runs that have a parent."""
     depth: int
     """Its generation: 1 for a child of a run without parent. Set for runs that have a parent."""
     root: MaybeText
     """The run without parent at the top of its tree."""
     call: RunCall | None
-    """Set for a run that carries out one of several commands of its parent at once."""
+    """Set for a child run that executes one of several commands of its parent in parallel."""
     resumed_by: MaybeText
     """The last to answer or resume the run. ``deadline`` if a question's deadline did."""
     epoch: Required[int]
@@ -173,13 +173,16 @@ class RunDetails(TypedDict, total=False):
     ``fork``: fork it before the failed step. ``again``: submit it again.
     """
     budgets: dict[str, float]
-    """The limits by name, with what was added to them. They count the runs below it too."""
+    """The limits by name, with the added amounts. They also count the spending of runs below it."""
     spent: dict[str, float]
     """What the run itself has spent, by name."""
     spent_below: dict[str, float]
     """What the runs below it have spent, by name, and how many they are (``runs``)."""
     waits_for_budget: ShortBudget | None
-    """The budget of a run above for which the run waits. Another run asks a person for it."""
+    """The used-up budget that the run waits for. It belongs to a run above.
+
+    Another run already asks a person to add to this budget.
+    """
     unfinished: UsedCycles | None
     """Set for a completed run that used up its cycles.
 
@@ -195,11 +198,12 @@ class RunDetails(TypedDict, total=False):
     beat_at: TimeText | None
     waiting_until: TimeText | None
     waiting_since: TimeText | None
-    """When the failure first came for which the run waits: of a provider, or because the worker's
-    code did not fit.
+    """When this step first failed or began to wait, for a run that waits for its provider.
+
+    For a run that waits for a worker whose code fits: when this wait began. Else left out.
     """
     wait_until: TimeText | None
-    """When the time of the node's wait is over."""
+    """When the node's wait times out."""
     signals: list[str] | None
     """The signals for which the node waits."""
     received: int

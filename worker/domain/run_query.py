@@ -1,7 +1,7 @@
 """RunQuery: the meaning of a query line such as ``status:errored label:team=a submitted:<1d``.
 
-It decides for one run, given as the fields of its hash, whether the run matches. It also returns
-the indexes and times that can hold matching runs, so that a list reads no others.
+A RunQuery decides whether the hash fields of a run match. It also returns the statuses and times
+that matching runs can have, so that a list reads only those parts of the indexes.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class RunQuery:
     """A parsed query line.
 
     Attributes:
-        terms: the terms that choose runs, without ``sort`` and ``children``.
-        statuses: the statuses that matching runs can have.
-        sort: the order of the list, one of SORTS.
-        children: whether child runs match too.
+        terms: The terms that choose runs, without ``sort`` and ``children``.
+        statuses: The statuses that matching runs can have.
+        sort: The order of the list, one of SORTS.
+        children: Whether the list includes child runs. ``fits`` does not check this.
     """
 
     terms: tuple[QueryTerm, ...] = ()
@@ -99,10 +99,11 @@ class RunQuery:
 
     @classmethod
     def of(cls, line: str) -> RunQuery:
-        """Parse a query line.
+        """Parse a query line. An empty line matches all runs.
 
         Raises:
-            InvalidInput: A key is unknown, or a value does not fit its key.
+            InvalidInput: The line has a syntax error, a key is unknown, or a value does not fit its
+                key.
         """
         settings = {"sort": "newest", "children": "no"}
         allowed = {"sort": SORTS, "children": ("yes", "no")}
@@ -136,19 +137,26 @@ class RunQuery:
 
     @property
     def submitter(self) -> str | None:
-        """The only submitter whose runs match. None if there may be several."""
+        """The only submitter that the query names with ``by``. None if it names none or several."""
         terms = [term for term in self.terms if term.key == "by" and not term.is_not]
         names = {name for term in terms for name in term.text.split(",")}
         return names.pop() if len(names) == 1 else None
 
     @property
     def id_prefixes(self) -> tuple[str, ...]:
-        """Possible beginnings of a matching run's id. Empty: any id matches."""
+        """The beginnings of ids that the query names with ``id``. Empty: the query names none.
+
+        The id of a matching run has one of them.
+        """
         return tuple(term.text for term in self.terms if term.key == "id" and not term.is_not)
 
     @property
     def named_ids(self) -> tuple[str, ...]:
-        """Texts that may be a run's whole id. Such a run is found at any age."""
+        """Words of the query that may be a whole run id.
+
+        There are at most MOST_NAMED. The list looks these runs up by id, so it finds them however
+        old they are.
+        """
         texts = [term.text for term in self.terms if term.key in ("", "id") and not term.is_not]
         return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
 
@@ -156,7 +164,7 @@ class RunQuery:
         """Return whether a run's hash fields match the query.
 
         Args:
-            now: the present time (ms), from which ages are counted.
+            now: The present time (ms), from which ages are counted.
 
         Raises:
             DamagedRun: A field of the run cannot be read.
@@ -164,10 +172,14 @@ class RunQuery:
         return all(condition(fields, now) for condition in self._conditions)
 
     def times(self, index: str, now: float) -> tuple[float, float]:
-        """Return the range of scores (ms) that matching runs have in an index.
+        """Return the range of scores (ms) of matching runs in an index.
 
-        The score is the time of the end in the indexes ``completed`` and ``errored``, else the time
-        of the submission.
+        The score of a run is the time of its end in the indexes ``completed`` and ``errored``, else
+        the time of its submission. Without a bound, the values are infinite.
+
+        Args:
+            index: The name of the index. It may have a suffix after a colon.
+            now: The present time (ms), from which ages are counted.
         """
         ended = index.partition(":")[0] in BY_END
         low, high = -math.inf, math.inf
@@ -184,13 +196,13 @@ class RunQuery:
 
 
 def duration_of(fields: Mapping[str, str], now: float) -> float:
-    """Return the ms from a run's submission to its end, or to ``now`` (ms)."""
+    """Return a run's duration in ms. A run that has not ended lasts until ``now`` (ms)."""
     end = _end_of(fields)
     return (now if end is None else end) - Record(fields).count("created_at")
 
 
 def cost_of(fields: Mapping[str, str]) -> float:
-    """Return a run's cost in dollars. The runs below it are included."""
+    """Return the cost in dollars of a run and the runs below."""
     record = Record(fields)
     try:
         return math.fsum((record.spent.get("money", 0.0), record.count(f"{TREE}money") / MILLION))
@@ -199,7 +211,7 @@ def cost_of(fields: Mapping[str, str]) -> float:
 
 
 def _end_of(fields: Mapping[str, str]) -> float | None:
-    """Return when a run ended (ms). None if it has not ended."""
+    """Return the time when a run ended or stopped (ms). None if it has not."""
     if not status_of(fields).ended:
         return None
     record = Record(fields)
@@ -296,9 +308,10 @@ def _condition_of(term: QueryTerm) -> _Condition:
 
 
 def _is_input(inputs: Mapping[str, Any], name: str, value: str) -> bool:
-    """Return whether an input equals this text.
+    """Return whether the input ``name`` equals ``value``, the text in a query.
 
-    An input that is no text is compared with the JSON value of the text.
+    An input that is a string is compared with the text itself. Any other input is compared with the
+    JSON value that the text stands for. False if there is no such input, or the text is no JSON.
     """
     if name not in inputs:
         return False
@@ -334,7 +347,10 @@ def _compared(term: QueryTerm) -> _Condition:
 
 
 def _span(term: QueryTerm, now: float) -> tuple[float, float]:
-    """Return the time range (ms) that a term allows."""
+    """Return the range of times (ms) that a term allows.
+
+    The term's key is ``submitted`` or ``ended``. An age counts from ``now`` (ms).
+    """
     sign, value = term.text[:1], term.text[1:]
     age = _age(value)
     if age is not None:  # An age of less than a day is a time after that of a day ago.
@@ -344,10 +360,13 @@ def _span(term: QueryTerm, now: float) -> tuple[float, float]:
 
 
 def _bounds_of(term: QueryTerm) -> tuple[float, float]:
-    """Return the bounds of a comparison: of seconds, of dollars, or of a time (ms).
+    """Return the lower and the upper bound that a term sets.
+
+    They are seconds for ``duration``, dollars for ``cost``, and ms since 1970 for a date. For an
+    age (``<1d``) both are infinite, because an age depends on the present time: see ``_span``.
 
     Raises:
-        InvalidInput: The text of the term is not a comparison that its key takes.
+        InvalidInput: The text of the term does not fit its key.
     """
     sign, value = (term.text[0], term.text[1:]) if term.text[0] in "<>" else ("", term.text)
     if term.key in ("submitted", "ended"):
@@ -390,7 +409,7 @@ def _number(text: str) -> float | None:
 
 
 def _day(text: str) -> tuple[float, float] | None:
-    """Return begin and end (ms) of a UTC day. None if the text is no date."""
+    """Return begin and end (ms) of the UTC day that a text names. None if it is no date."""
     try:
         begin = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         end = begin + timedelta(days=1)
@@ -400,9 +419,9 @@ def _day(text: str) -> tuple[float, float] | None:
 
 
 def _moment(text: str) -> float | None:
-    """Return the time (ms) of an ISO 8601 text.
+    """Return the time (ms) of an ISO 8601 text. None if the text is no time.
 
-    It is UTC unless the text has a zone. None if the text is no time.
+    A text without a time zone is in UTC.
     """
     try:
         at = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""RunTree: a run with the runs below it. Many alike children are counted, not listed."""
+"""RunTree: a run with the runs below it. Of many similar children, some are only counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AlikeRuns(Document):
     status: str
     """Their status, or ``damaged`` if they cannot be read."""
     count: int
-    """How many they are, beside those that the tree lists."""
+    """Their number, without the children that the tree lists."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""SentMessage: the receipt for a message to a thread."""
+"""SentMessage: the receipt for a message that was sent to a thread (a conversation)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class SentMessage(Document):
     run_id: str
     """Id of the run that gets the message."""
     started: Flag
-    """Whether the message is the goal of a run. Otherwise a live run hears it in its next round."""
+    """Whether the message started a new run. Otherwise a live run reads it in its next round."""
     thread: str
     """Name of the thread."""

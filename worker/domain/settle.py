@@ -1,7 +1,7 @@
 """The settlement of a round from the outcome of its node.
 
-Pure: frozen data in, frozen data out. The claim and commit scripts check for a stop request,
-because only there the check cannot race with it.
+The functions are pure: they take and return frozen data. The scripts of claim and commit check for
+a stop request, because only a script can check it without a race.
 """
 
 from __future__ import annotations
@@ -57,16 +57,19 @@ def settle(
     settings: Settings,
     event_data: Mapping[str, Any] | None = None,
 ) -> Settlement:
-    """Return the settlement of a round, the writes of its commit, from its outcome.
+    """Return the settlement of a round from its node's outcome.
 
     Args:
         record: The run as the round's claim read it.
-        remembered: Values that the node remembered. Values in the outcome win.
+        remembered: Named values that the node stored. If the outcome has a value of the same name,
+            that of the outcome counts.
         event_data: Further data for the round's event, beside the outcome's summary.
 
     Raises:
         UnstorableValue: A returned value does not read back equal, or exceeds a limit.
-        FatalError: The flow has no node of the requested name.
+        InvalidAnswer: The answer at the end of the run does not fit the flow's answer type.
+        FatalError: The flow has no node of the requested name. Or a renewal has inputs that do not
+            fit, or an invalid ``keep_turns``.
     """
     node = record.node
     if isinstance(outcome, End) and flow.Answer is not None:
@@ -92,13 +95,13 @@ def settle(
 
 
 def _typed_end(record: Record, flow: Flow, end: End) -> End:
-    """Return the end, its answer converted to the flow's answer type as JSON.
+    """Return ``end`` with the answer in the flow's answer type.
 
-    Two ends stay as they are: that of an unfinished run has no such answer, and the run of one
-    command ends with the command's observation.
+    ``end`` is returned unchanged for an unfinished run, which has no such answer, and for a run of
+    a single command, whose answer is the command's observation.
 
     Raises:
-        InvalidAnswer: The answer is of another type.
+        InvalidAnswer: The answer does not fit the answer type.
     """
     if _is_unfinished(end) or VALUE + ONLY in record.fields:
         return end
@@ -118,10 +121,11 @@ HEEDED = f"{SAY} {ASK}"
 def with_accounts(
     record: Record, settlement: Settlement, accounts: Mapping[str, str]
 ) -> Settlement:
-    """Return the settlement, extended by ``accounts``.
+    """Return the settlement with ``accounts`` and a new digest.
 
-    These are hash fields of the budget account, and the round's intents. The digest is computed
-    again.
+    ``accounts`` are hash fields: those of the budget account, and the round's intents. The
+    settlement's ``otherwise`` gets them too. The settlement is returned unchanged if ``accounts``
+    is empty, or if it quarantines a damaged run.
     """
     if not accounts or settlement.kind == "damaged":
         return settlement
@@ -223,10 +227,11 @@ def _end(
 ) -> Settlement:
     """Return the settlement of a run's last round.
 
-    If a person is to review the round's node, the run pauses before the answer is published.
+    If the run pauses after this node (``interrupt_after``), clients see the answer only when a
+    person has resumed the run.
 
     Args:
-        changed: The content that changes beside answer and output.
+        changed: The changed content fields. ``answer`` and ``output`` are added to this dict.
         beside: Further fields that are not content.
     """
     changed["answer"] = canonical(storable(end.answer, "the answer"))
@@ -251,7 +256,8 @@ def _end(
 def end_of(record: Record) -> Settlement:
     """Return the settlement that ends a run whose last round is already committed.
 
-    A client of an earlier release resumed the run. Its last node must not run again.
+    Such a run was paused after its last node, and a client of an earlier release resumed it. The
+    node must not run again.
     """
     return Settlement(
         "end",
@@ -270,9 +276,13 @@ def _advance(
     artifacts: Mapping[str, str],
     options: Mapping[str, str | int],
 ) -> Settlement:
-    """Return the settlement that advances to node ``coming``.
+    """Return the settlement that advances the run to the node ``coming``.
 
-    The next round runs at once, or after a person has reviewed this one.
+    If the run pauses between the two nodes, the next round waits for a person. Otherwise its
+    message is published at once.
+
+    Raises:
+        FatalError: The flow has no node ``coming``.
     """
     _check_next(flow, node, coming)
     fields = _sealed(record, {**changed, "current_node": coming}, GENERATION in options)
@@ -299,7 +309,11 @@ def _renew(
     artifacts: Mapping[str, str],
     options: Mapping[str, str | int],
 ) -> Settlement:
-    """Return the settlement that renews the run."""
+    """Return the settlement that starts the run again at its first node.
+
+    Raises:
+        FatalError: The inputs of ``renew`` do not fit the flow.
+    """
     if renew.inputs is not None:
         try:
             inputs = flow.check_inputs(renew.inputs)
@@ -327,9 +341,10 @@ def _renew(
 
 
 def _renewed_values(record: Record, renew: Renew, remembered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named values of a renewed run.
+    """Return the named values that a renewed run begins with.
 
-    If the renewal names none, the run keeps all but the flow's own (with ``_`` in front).
+    If ``renew.values`` is None, they are all values of the run and of this round, except the flow's
+    own, whose names begin with ``_``.
     """
     if renew.values is not None:
         return dict(renew.values)
@@ -338,7 +353,11 @@ def _renewed_values(record: Record, renew: Renew, remembered: Mapping[str, Any])
 
 
 def _keep_turns(renew: Renew) -> int:
-    """Return how many turns a renewal keeps."""
+    """Return how many of the newest turns a renewal keeps.
+
+    Raises:
+        FatalError: ``keep_turns`` is not a whole number from 0.
+    """
     keep = renew.keep_turns
     if type(keep) is not int or keep < 0:
         raise FatalError(f"Renew: keep_turns is {keep!r}; expected a whole number from 0")
@@ -381,12 +400,13 @@ def pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
 
 
 def _sealed(record: Record, changed: Mapping[str, str], renewed: bool = False) -> dict[str, str]:
-    """Return the changed content fields, with a new digest.
+    """Return the changed content fields with new digest and schema.
 
-    The digest covers the whole new content.
+    The digest covers the whole new content. The schema is included only if a changed field may need
+    a newer schema version.
 
     Args:
-        renewed: Whether only the named values in ``changed`` remain.
+        renewed: Whether the round drops all named values that are not in ``changed``.
     """
     content = {**record.content, **changed}
     if renewed:
@@ -401,10 +421,7 @@ def _sealed(record: Record, changed: Mapping[str, str], renewed: bool = False) -
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
-    """Raise UnstorableValue if a round exceeds a size limit.
-
-    The limits are for the round's additions and for the run's named values.
-    """
+    """Raise UnstorableValue if a round adds too much, or the named values get too large."""
     if _surely_fits(record, settlement, settings):
         return
     new = [text for name, text in settlement.fields.items() if record.fields.get(name) != text]
@@ -427,9 +444,10 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
 
 
 def _surely_fits(record: Record, settlement: Settlement, settings: Settings) -> bool:
-    """Return whether a round surely fits all size limits.
+    """Return whether a round certainly keeps all size limits.
 
-    Only characters are counted, because the exact check in bytes copies every text.
+    If False, the bytes must be measured. This counts characters, because counting bytes copies
+    every text.
     """
     data = settlement.options.get("data", "")
     written = (

@@ -1,4 +1,4 @@
-"""Settlements of rounds that wait or must not run."""
+"""Settlements of rounds that wait, or that a used-up budget blocks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ LOOK_AT_BUDGET = 30.0
 
 
 def park(record: Record, wait: Wait, over: str) -> Settlement:
-    """Return the settlement that parks a waiting run.
+    """Return the settlement that parks a run whose node waits.
+
+    If the node starts a group of children, the settlement holds the group's plan.
 
     Args:
-        over: Text that the sweep records if the wait ends because its time is over.
+        wait: The signals, children or time that the node waits for.
+        over: The text that the sweep records if the wait times out.
     """
     lines = [f"{name} {count}" for name, count in wait.signals.items()]
     options: dict[str, str | int] = {"wait": wait.name, "wait_over": over}
@@ -55,8 +58,8 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
 def hold_up(record: Record, shortage: Shortage) -> Settlement:
     """Return the settlement of a round that a used-up budget blocks.
 
-    A person decides on the budget. If it belongs to a run above, and another run already asks for
-    more of it, this run waits for the same answer.
+    The run asks a person to add to the budget. But if the budget belongs to a run above, and
+    another run already asks for this, the run waits without an interrupt of its own.
     """
     settlement = pause_here(record, record.node, shortage.interrupt)
     fields = {**settlement.fields, "i_kind": "budget", "i_budget": shortage.name}

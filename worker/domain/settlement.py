@@ -1,7 +1,7 @@
 """Settlements: the writes of a round's commit.
 
-``settle`` makes one from the outcome of a round's node, ``settled_waits`` for a node that waits,
-and ``failed_attempt`` for a round that failed.
+The module ``settle`` makes a settlement from the outcome of a node, ``settled_waits`` for a node
+that waits, and ``failed_attempt`` for a round that failed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST = 10 * 365.25 * 86_400
 
 
 class NextMessage(NamedTuple):
-    """Round whose message the commit stores: node, epoch and step."""
+    """The next round: its node, epoch and step. The commit stores this round's message."""
 
     node: str
     epoch: int
@@ -32,14 +32,21 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Settlement(NamedTuple):
-    """Everything that commit_round.lua writes for a round.
+    """The writes of a round's commit, as arguments of commit_round.lua.
 
     Attributes:
+        kind: The transition of the run. The script describes each kind.
+        fields: The fields of the run's hash to write.
+        additions: Turns to append to the history. With kind ``park``, the plan of a group of
+            children.
+        artifacts: Texts of the run's artifacts to write, by name.
+        message: The next round, whose message is stored. None if no round follows.
         options: Further arguments of the script.
         cause: Type name of the error that the round failed with, for traces. Empty if it did not
             fail.
-        otherwise: Settlement to write if the end is refused, because the run has unread messages.
-        raised: Exception that the round failed with, for the log. None if it did not fail.
+        otherwise: The settlement to commit if the script does not end the run, because the run has
+            unread signals. None if the run ends in any case.
+        raised: The exception that the round failed with, for the log. None if it did not fail.
     """
 
     kind: Kind
@@ -54,7 +61,7 @@ class Settlement(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the round is done: its commit completes the step."""
+        """Whether the commit completes the step."""
         return self.kind in ("next", "end", "pause_next")
 
     @property
@@ -69,14 +76,14 @@ GIVE_BACK = Settlement("give_back")
 def taking(
     settlement: Settlement, used: Mapping[str, int], joined: Sequence[str] = ()
 ) -> Settlement:
-    """Return the settlement, extended by the signals and groups that the round used up.
+    """Return the settlement with the round's used signals and groups.
 
-    The commit removes these signals from the run's mailbox, and deletes these groups of children.
-    Nothing is added if the round is not done.
+    The commit removes these signals from the run's mailbox, and deletes these groups. If the round
+    is not done, the settlement is returned unchanged.
 
     Args:
-        used: Number of the newest signal that the round used, by name.
-        joined: Names of groups of children whose results the round has received.
+        used: By name of the signal, the number of the newest signal that the round used.
+        joined: Names of the groups of children from which the round received results.
     """
     if not settlement.is_done:
         return settlement
@@ -88,12 +95,12 @@ def taking(
 def with_options(
     settlement: Settlement, options: Mapping[str, str | int], fields: Mapping[str, str] = EMPTY
 ) -> Settlement:
-    """Return the settlement with further options and fields.
-
-    Its ``otherwise`` gets them too.
+    """Return the settlement with further options and fields, also in its ``otherwise``.
 
     Args:
-        fields: Fields of the run's hash, beside its content.
+        options: Arguments of commit_round.lua to add.
+        fields: Fields of the run's hash to add. They must not be content, because the digest stays
+            as it is.
     """
     other = settlement.otherwise
     return settlement._replace(
@@ -104,10 +111,11 @@ def with_options(
 
 
 def charging(settlement: Settlement, charge: str) -> Settlement:
-    """Return the settlement with the charge for runs above.
+    """Return the settlement with the amounts to charge to the runs above.
 
     Args:
-        charge: the lines of ``BudgetAccount.charge``.
+        charge: The result of ``BudgetAccount.charge``. If it is empty, or the settlement
+            quarantines a damaged run, the settlement is returned unchanged.
     """
     if not charge or settlement.kind == "damaged":
         return settlement

@@ -1,4 +1,4 @@
-"""SignalReceipt for the sender, and SignalReply from the run."""
+"""SignalReceipt: the receipt for a sent signal. SignalReply: the reply of a run to a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.worker.domain.document import Document, Flag
 
 @dataclass(frozen=True)
 class SignalReceipt(Document):
-    """Reply to a signal. It is stored, and a round of the run takes it once."""
+    """Receipt for a sent signal. The signal is stored, and a round of the run takes it once."""
 
     _later = ("ends_wait",)
 
@@ -34,7 +34,7 @@ class SignalReceipt(Document):
 
 @dataclass(frozen=True)
 class SignalReply(Document):
-    """What a run replied to a signal, if it has."""
+    """The reply of a run to a signal, or the fact that the run has not replied yet."""
 
     run_id: str
     """Id of the run."""
@@ -45,4 +45,4 @@ class SignalReply(Document):
     replied: bool
     """Whether a round of the run has replied."""
     value: Any = None
-    """The reply, as JSON data."""
+    """The reply, as JSON data. None if the run has not replied."""

@@ -1,4 +1,4 @@
-"""Sizing: the memory, disk and CPU for a number of runs a day, from measured figures.
+"""Sizing: the memory, disk and CPU that runs need, from measured figures.
 
 docs/operations/sizing.md describes the measurements, and has tables of results.
 """
@@ -15,9 +15,14 @@ Fsync = Literal["everysec", "always"]
 
 
 class RunFigures(NamedTuple):
-    """Measured bytes of a kind of run: of its first round, and of each further one.
+    """Measured bytes of one kind of run.
 
-    ``stored`` is the memory of an ended run, ``written`` its bytes in the append-only file.
+    Attributes:
+        rounds: Rounds of a run of this kind, if the load names no number.
+        stored: Bytes of memory of an ended run that has one round.
+        stored_a_round: Bytes of memory that each further round adds.
+        written: Bytes that a run with one round writes to the append-only file.
+        written_a_round: Bytes that each further round writes to this file.
     """
 
     rounds: int
@@ -61,9 +66,9 @@ class Load:
         retention_days: Days for which an ended run is kept.
         rounds: Rounds of a run. None: as many as were measured for its kind.
         run_bytes: Memory of an ended run. None: estimated from its kind and its rounds.
-        live: Runs that are live at the same time. None: estimated from the other numbers.
-        round_seconds: Seconds of a round, with its waits.
-        peak: Rate at the peak, as a multiple of the average.
+        live: Runs that are live at the same time. None: one for each slot that the peak needs.
+        round_seconds: Seconds that a round takes, with its waits.
+        peak: Rounds per second at the peak, as a multiple of the average.
         slots: Slots of a worker process.
     """
 
@@ -81,7 +86,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Size:
-    """Resources for a load. Units are bytes, seconds, and shares of one core."""
+    """The resources that a load needs. Units are bytes, seconds, and shares of one core.
+
+    ``rounds``, ``run_bytes`` and ``live`` are those of the load, or the estimates for them.
+    """
 
     rounds: int
     run_bytes: int
@@ -141,7 +149,10 @@ def size_of(load: Load) -> Size:
 
 
 def advice_on(load: Load, size: Size) -> list[str]:
-    """Return advice to follow before buying a machine. Each entry is a sentence."""
+    """Return advice on a large load, one sentence per entry.
+
+    The list is empty if the load needs neither much memory nor much CPU.
+    """
     advice = []
     if size.memory_bytes > LARGE and load.retention_days > 1:
         advice.append(

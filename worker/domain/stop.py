@@ -16,18 +16,18 @@ StopMode = Literal["graceful", "now"]
 
 @dataclass(frozen=True)
 class StopReceipt(Document):
-    """Reply to a stop request. Repeating the request does not change it."""
+    """Reply to a stop request: the state of the run after the request."""
 
     run_id: str
     """Id of the run to stop."""
     known: bool
     """Whether the run exists."""
     running: bool
-    """Whether the run was live when the request came in."""
+    """Whether the run was live when the request came in. True for a damaged run."""
     why_not: str | None
     """``no-state`` (no such run) or ``not-running`` (it had already ended or stopped).
 
-    For a damaged run, it is what is wrong with the run. Not set if the run was live.
+    For a damaged run, it is the text of the damage. Not set for any other live run.
     """
     stopped: bool
     """Whether the run is stopped now.
@@ -57,7 +57,7 @@ class StopReceipt(Document):
     Its effects may or may not have happened.
     """
     stops_children: bool = False
-    """Whether the run was stopped alone before, and its children are stopped now."""
+    """Whether this request stopped the children of a run that had been stopped alone before."""
 
     _later: ClassVar[tuple[str, ...]] = ("stops_children",)
 

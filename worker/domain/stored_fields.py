@@ -1,4 +1,4 @@
-"""Fields of a stored record, read at first use."""
+"""Helpers for fields of a stored record: a cached property, and a search by prefix."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class cached_field(Generic[T]):  # noqa: N801 - used like property
-    """``functools.cached_property`` without its lock.
+    """A property that is computed once per object, without a lock.
 
-    Taking the lock costs more than computing most of the values that are cached here. Python
-    removed it in version 3.12.
+    ``functools.cached_property`` has a lock before Python 3.12. The lock costs more than computing
+    most of the values that are cached here.
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:
@@ -33,9 +33,10 @@ MOST = 200
 
 
 class FieldPrefix:
-    """A search for field names with a prefix. It remembers names without it.
+    """A search for field names with a prefix.
 
-    In most rounds no name has the prefix. The search then takes a fifth of the time.
+    It remembers up to about MOST names without the prefix. In most rounds all names of the record
+    are among them, and the search then takes a fifth of the time.
     """
 
     def __init__(self, text: str) -> None:
@@ -43,7 +44,7 @@ class FieldPrefix:
         self._others: set[str] = set()
 
     def names(self, fields: Mapping[str, str]) -> list[str]:
-        """Return the field names with the prefix, in order."""
+        """Return the names in ``fields`` that have the prefix, in order."""
         others = self._others
         if others.issuperset(fields):
             return []

@@ -1,4 +1,4 @@
-"""The stream of a run: its events, and between them the text that its rounds show meanwhile."""
+"""The stream of a run: its events, and between them the live text of its rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBERS = ("step", "attempt", "number")
 
 
 class TextEntry(NamedTuple):
-    """An entry of a run's live text, as it is stored."""
+    """A stored entry of a run's live text: id and fields."""
 
     id: str
     fields: Mapping[str, str]
@@ -41,9 +41,9 @@ class StreamItem(Document):
     id: str
     """Position in the stream. It can be passed back as ``after``."""
     type: str
-    """``text``, ``retracted`` (the text of this step so far is void: the attempt that has shown it
-    was given up), ``trimmed`` (text or events before this are gone), or the type of an event. The
-    text of a step is final with its event ``committed``."""
+    """``text``, ``retracted`` (the text of this step so far is void, because its attempt ended
+    without a commit), ``trimmed`` (text or events before this are gone), or the type of an event.
+    The text of a step is final with its event ``committed``."""
     step: int
     """The step that it belongs to."""
     attempt: int
@@ -51,9 +51,9 @@ class StreamItem(Document):
     node: str = ""
     """Of an event: the node that it belongs to."""
     kind: str = ""
-    """Of text: ``text``, ``thinking``, or a word of the flow."""
+    """Of text: ``text``, ``thinking``, or a kind that the flow names itself."""
     part: str = ""
-    """Of text: which of several texts of the round that come at the same time."""
+    """Of text: the name of the text, if a round writes several texts at the same time."""
     text: str = ""
     """Of text: the piece that follows the text so far."""
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class StreamItem(Document):
 
 @dataclass(slots=True)
 class StreamReader:
-    """Makes the items of a stream from stored events and texts.
+    """A reader that makes the items of a run's stream from stored events and texts.
 
     Attributes:
-        event: position of the last event that was read.
-        text: position of the last entry of text that was read.
+        event: The id of the last event that was read.
+        text: The id of the last entry of text that was read.
     """
 
     event: str = BEGINNING
@@ -78,7 +78,9 @@ class StreamReader:
 
     @classmethod
     def after(cls, position: str | None) -> StreamReader:
-        """Build a reader that continues after the item with id ``position``, or from the start.
+        """Build a reader that continues after the item with id ``position``.
+
+        None means from the beginning of the stream.
 
         Raises:
             InvalidInput: ``position`` is not the id of an item of a stream.
@@ -93,7 +95,14 @@ class StreamReader:
         return cls(event, text, {}, True)
 
     def items(self, entries: Iterable[Event | TextEntry]) -> Iterator[StreamItem]:
-        """Yield the items for entries that were read at the same time."""
+        """Yield the stream's items for newly read entries.
+
+        They are in the order of their writes. A text of an attempt yields nothing if a later
+        attempt of the step has already shown text.
+
+        Raises:
+            DamagedRun: An entry of text cannot be read.
+        """
         for entry in in_order(entries):
             if isinstance(entry, Event):
                 yield from self._of_event(entry)
@@ -139,10 +148,10 @@ class StreamReader:
 
 
 def in_order(entries: Iterable[Event | TextEntry]) -> Iterator[Event | TextEntry]:
-    """Yield events and texts in the order of their writes.
+    """Yield events and texts, merged in the order of their writes.
 
-    Each kind keeps its own order. Ids have milliseconds, and each kind counts for itself. So in the
-    same millisecond, the text of a round comes before the events of that round.
+    Events stay in their order, and texts too. Ids of an event and of a text in the same millisecond
+    cannot be compared. Then the text comes first, unless it belongs to a later round.
     """
     listed = list(entries)
     events = deque(entry for entry in listed if isinstance(entry, Event))
@@ -158,7 +167,7 @@ def in_order(entries: Iterable[Event | TextEntry]) -> Iterator[Event | TextEntry
 
 
 def _round_of(entry: TextEntry) -> tuple[int, int]:
-    """Return step and attempt of an entry of text. An unreadable entry counts as (0, 0)."""
+    """Return step and attempt of an entry of text. (0, 0) if it cannot be read."""
     try:
         return int(entry.fields["step"]), int(entry.fields["attempt"])
     except (ValueError, LookupError):

@@ -1,4 +1,4 @@
-"""Submission: a goal and its options, validated and completed, as the hash fields of a new run."""
+"""Submission: a validated goal with its options, as a new run's hash fields."""
 
 from __future__ import annotations
 
@@ -57,17 +57,18 @@ def _state_fields(node: str, step: int, thread_id: str | None) -> Mapping[str, s
 
 @dataclass(frozen=True)
 class Submission:
-    """Arguments of ``Client.submit``, with the flow's description.
-
-    The description is that of ``fleet.describe``.
+    """The arguments of ``Client.submit``, with the flow's description.
 
     Attributes:
-        checked: Whether the inputs passed the flow's own validation. Only a client with the flow's
-            code can run it.
+        description: The flow as ``fleet.describe`` returns it.
+        inputs: The inputs to store, with the flow's defaults if ``checked``.
+        checked: Whether the flow's own validation accepted the inputs. If False, the worker
+            validates them before the first round, because this client lacks the flow's code.
         given: The inputs as the caller passed them, without the flow's defaults.
+        interrupt_before, interrupt_after, max_rounds: None means the flow's own.
         fork: The state that the run takes over if it is a fork. Otherwise None.
-        chosen: Names of the limits and pauses that were chosen, as CHOSEN stores them. None means
-            all that are passed.
+        chosen: Names of the limits and pauses to store as CHOSEN. None means those that have a
+            value in this submission.
     """
 
     flow: str
@@ -95,27 +96,35 @@ class Submission:
 
     @property
     def first_values(self) -> str | None:
-        """A fork's first named values, as JSON for its first event. None if there are none."""
+        """A fork's first named values, as JSON for its first event.
+
+        None if the run is no fork or the fork begins without values.
+        """
         return None if self.fork is None else first_values(self.fork.values)
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
-        """Validate the submission, and return the run's hash fields.
+        """Validate the submission. Return the run's hash fields.
 
-        ``task`` and ``queue`` are the names of the first round's Celery task and queue.
+        Args:
+            settings: The limits, and the defaults of options that the flow does not set.
+            task: The name of the first round's Celery task.
+            queue: The name of the first round's queue.
 
         Raises:
             InvalidInput: The submission is not acceptable. The message says why.
+            UnstorableValue: The goal, inputs, labels or thread id are not valid JSON data.
         """
         fields = self.unsealed_fields(settings, task, queue)
         return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
 
     def unsealed_fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
-        """Return the result of ``fields`` without schema version and digest.
+        """Return the result of ``fields``, but without ``schema`` and ``digest``.
 
-        The caller adds further fields before it computes these two.
+        The caller adds further fields, and then computes these two.
 
         Raises:
-            InvalidInput: As ``fields`` does.
+            InvalidInput: The submission is not acceptable. The message says why.
+            UnstorableValue: The goal, inputs, labels or thread id are not valid JSON data.
         """
         self._check(settings)
         first = self.first_node
@@ -181,10 +190,10 @@ class Submission:
         return fields
 
     def content(self) -> str:
-        """Return a digest of the submission's arguments.
+        """Return a digest of the arguments that the caller passed. For a fork: of its request.
 
-        It distinguishes a repeated submission from another one with the same idempotency key. It is
-        equal for clients with and without the flow's code, and for every repetition of a call.
+        Two submissions with the same idempotency key are the same submission if their digests are
+        equal. The digest does not depend on whether the client has the flow's code.
         """
         if self.fork is not None:
             return hashlib.sha256(canonical(self.fork.asked).encode()).hexdigest()
@@ -225,7 +234,7 @@ class Submission:
 
     @property
     def artifacts(self) -> dict[str, str]:
-        """The new run's artifacts by name: its submitted files, and those of a fork's origin."""
+        """The new run's artifacts by name, from its files and its fork."""
         artifacts: dict[str, str] = {} if self.fork is None else dict(self.fork.artifacts)
         for file in self.files:
             artifacts |= artifacts_of(file.name, file)
@@ -233,7 +242,7 @@ class Submission:
 
     @property
     def step(self) -> int:
-        """The step at which the run begins."""
+        """The step at which the run begins: 0, or that of the fork."""
         return 0 if self.fork is None else self.fork.step
 
     @property
@@ -305,16 +314,20 @@ class Submission:
 
 
 def from_now(when: When | None, what: str, now: float) -> int | None:
-    """Return a start time or deadline in ms from ``now``.
+    """Return the ms from ``now`` until a start time or deadline.
 
-    ``now`` is in seconds since 1970. A number below ten years in seconds is a duration already.
-    Larger ones are seconds since 1970. ``what`` names the time in an error.
+    Args:
+        when: A datetime, a timedelta, or a number. A number up to LONGEST (ten years in seconds) is
+            a duration in seconds. A larger number is a time in seconds since 1970.
+        what: The name of the time in an error.
+        now: The present time in seconds since 1970.
 
     Returns:
-        The duration, or None if ``when`` is None.
+        The ms, negative for a time in the past. None if ``when`` is None.
 
     Raises:
-        InvalidInput: ``when`` is a datetime without a time zone, too far ahead, or not a time.
+        InvalidInput: ``when`` is a datetime without a time zone, more than LONGEST ahead, or not a
+            time.
     """
     if when is None:
         return None
@@ -328,10 +341,10 @@ def from_now(when: When | None, what: str, now: float) -> int | None:
 
 
 def _as_given(when: When | None) -> list[Any] | None:
-    """Return a submission's time in a form for comparison.
+    """Return a submission's time as JSON data for the digest. None stays None.
 
-    Repeated calls have equal forms. A duration remains a duration. A moment is equal in every time
-    zone.
+    A repeated call must give equal data. So a duration is not converted to a time, and a time does
+    not depend on its time zone.
     """
     if when is None:
         return None

@@ -1,8 +1,8 @@
-"""AccessToken: the credential of a caller of the dashboard and HTTP API, and its permissions.
+"""AccessToken: a credential for the dashboard and the HTTP API, and its permissions.
 
-Only the SHA-256 of a token's secret is stored. A slow hash (argon2, bcrypt) would not help. It
-protects secrets that people invent by making each guess expensive, but 256 random bits cannot be
-guessed at any speed. It would only make every request slow.
+Only the SHA-256 of a token's secret is stored. A slow hash (argon2, bcrypt) would not help. Such a
+hash makes each guess expensive, which protects secrets that people invent. But 256 random bits
+cannot be guessed at any speed, and a slow hash would make every request slow.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ ID = re.compile(r"[0-9a-f]{16}")
 
 
 class Scope(Enum):
-    """Permission on the caller's own runs. ``admin`` permits everything, on all runs.
+    """A permission of a token on the runs that the token's owner submitted.
 
-    ``read-all`` and ``answer-all`` are ``read`` and ``answer`` on the runs of all owners.
-    ``sign-in`` permits no call: the links of notifications may sign in with the token.
+    ``admin`` permits everything, on all runs. ``read-all`` and ``answer-all`` permit the same as
+    ``read`` and ``answer``, but on the runs of all owners. ``sign-in`` permits no call: it allows
+    links in notifications to sign in to the dashboard with the token.
     """
 
     READ = "read"
@@ -49,11 +50,12 @@ WIDER: Mapping[Scope, Scope] = {Scope.READ: Scope.READ_ALL, Scope.ANSWER: Scope.
 
 @dataclass(frozen=True)
 class AccessToken:
-    """A token as it is stored.
+    """A token as it is stored, without its secret.
 
     Attributes:
         id: Public id of the token.
-        name: Owner of the runs that its bearer submits and sees. Several tokens may share a name.
+        name: The token's owner. The owner of a run is the name of the token that submitted it.
+            Several tokens may have the same name.
         scopes: Permissions of the bearer.
         digest: SHA-256 of the secret. It is never shown.
         created_at, created_by: When and by whom the token was made.
@@ -78,9 +80,11 @@ class AccessToken:
 
     @property
     def may_sign_in_by_link(self) -> bool:
-        """Whether links of notifications sign in with this token. Never for an admin's token.
+        """Whether links in notifications may sign in with this token.
 
-        Workers make these links, so a worker's login can sign in with each such token.
+        It needs the scope ``sign-in``, and is never allowed with the scope ``admin``. Workers make
+        these links, so any program with a worker's access to the state server can sign in with such
+        a token.
         """
         return Scope.SIGN_IN in self.scopes and Scope.ADMIN not in self.scopes
 
@@ -89,7 +93,7 @@ class AccessToken:
         return self.expires_at is not None and now >= self.expires_at
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the token's public facts as JSON data."""
+        """Return the token's public facts as JSON data, without the digest."""
         return {
             "id": self.id,
             "name": self.name,
@@ -100,17 +104,17 @@ class AccessToken:
         }
 
     def kept(self) -> str:
-        """Return the token's JSON text for the store."""
+        """Return the token's JSON text for the store, without the id."""
         stored_fields = {**self.to_dict(), "digest": self.digest}
         del stored_fields["id"]
         return json.dumps(stored_fields)
 
     @classmethod
     def of(cls, token_id: str, text: str) -> AccessToken:
-        """Build a token from its stored JSON text.
+        """Build a token from its id and its stored JSON text.
 
         Raises:
-            DamagedToken: The stored form cannot be read.
+            DamagedToken: The stored text cannot be read.
         """
         try:
             stored_fields = json.loads(text)
@@ -135,7 +139,10 @@ class AccessToken:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A new access token with its text. Only now is the text, with its secret, known."""
+    """A new access token with its text.
+
+    The text contains the secret, which is not stored. So it cannot be shown again later.
+    """
 
     token: AccessToken
     text: str = field(repr=False)
@@ -147,12 +154,12 @@ def new_secret() -> tuple[str, str]:
 
 
 def written(token_id: str, secret: str) -> str:
-    """Return the bearer's text of a token: ``hf_ID_SECRET``."""
+    """Return the text that the token's owner sends: ``hf_ID_SECRET``."""
     return f"hf_{token_id}_{secret}"
 
 
 def parts(text: str) -> tuple[str, str] | None:
-    """Return the id and secret in a token's text. None if the text is malformed."""
+    """Return the id and the secret in a token's text. None if it is malformed."""
     match = WRITTEN.fullmatch(text)
     return (match[1], match[2]) if match else None
 

@@ -1,4 +1,4 @@
-"""Transcript: the whole run as JSON data, with its history and its events."""
+"""Transcript: a whole run as JSON data, with its history and its events."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def millionths(amount: float) -> int:
 
 
 def from_millionths(text: str) -> float:
-    """Return the amount of a text in whole millionths. 0 if it is not a number."""
+    """Return the amount that a text gives in whole millionths. 0 if the text is no number."""
     if not text.isdecimal():
         return 0
     whole, rest = divmod(int(text), MILLION)
@@ -25,9 +25,12 @@ def from_millionths(text: str) -> float:
 
 
 class Payer(NamedTuple):
-    """A run above whose budgets count this run's spending.
+    """A run above this run that is charged for this run's spending.
 
-    ``names`` are the names of those budgets that limit the runs below it.
+    Attributes:
+        run_id: The id of the run above.
+        nonce: The nonce of the run above.
+        names: The names of its budgets that also limit the runs below it.
     """
 
     run_id: str
@@ -36,11 +39,11 @@ class Payer(NamedTuple):
 
     @classmethod
     def of(cls, line: str) -> Payer:
-        """Build the payer from a line of the field ``payers``."""
+        """Build a payer from a line of the hash field ``payers``."""
         run_id, nonce, names = [*line.split(" "), "", ""][:3]
         return cls(run_id, nonce, tuple(names.split(",")) if names else ())
 
     @property
     def line(self) -> str:
-        """The payer as a line of the field ``payers``."""
+        """The payer as a line of the hash field ``payers``."""
         return " ".join([self.run_id, self.nonce, *([",".join(self.names)] if self.names else [])])

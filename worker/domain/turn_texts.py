@@ -1,4 +1,4 @@
-"""Turns as texts, for the stored history of a run."""
+"""Turns as texts: the entries of a run's stored history."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from perdure.worker.errors import DamagedRun
 
 
 def pack_turn(turn: Turn, run_id: str) -> str:
-    """Return a turn as text for the run's history.
+    """Return a turn as the text of an entry of the run's history.
 
-    The text is a short digest of the run's id and the turn, a space, and the turn's JSON.
+    The text is a short digest, a space, and the turn's JSON. The digest is that of the run's id and
+    the JSON.
     """
     command = turn.command
     text = canonical({"command": command and _packed(command), "observation": turn.observation})
@@ -31,13 +32,16 @@ def _packed(command: Command) -> dict[str, Any]:
 
 
 def unpack_turns(run_id: str, entries: Iterable[str], are_checked: bool = False) -> list[Turn]:
-    """Parse the turns of a run from its stored history.
+    """Return the turns in entries of a run's stored history.
 
     Args:
-        are_checked: Whether this process has made the entries, or compared them with their digests.
+        run_id: The id of the run that the history belongs to.
+        entries: Texts of ``pack_turn``.
+        are_checked: Whether this process made the entries, or checked their digests before. If
+            True, the digests are not checked.
 
     Raises:
-        DamagedRun: An entry does not match its digest, or belongs to another run.
+        DamagedRun: An entry does not match its digest, belongs to another run, or is not a turn.
     """
     texts = []
     for entry in entries:
@@ -61,7 +65,10 @@ def unpack_turns(run_id: str, entries: Iterable[str], are_checked: bool = False)
 
 
 def _read_all(texts: Sequence[str]) -> list[Any]:
-    """Decode JSON texts together, in a third of the time that one by one takes."""
+    """Return the values of JSON texts.
+
+    All texts are decoded as one list, in a third of the time of one call for each text.
+    """
     values: list[Any] = read(f"[{','.join(texts)}]")
     return values if len(values) == len(texts) else [read(text) for text in texts]
 

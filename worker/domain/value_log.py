@@ -1,10 +1,10 @@
 """The log of a run's named values: it gives the values before any step.
 
-The event of a round has the values that it changed (``values``), and a digest of all values before
-it (``before``). If the run has values and the round changes none, the event says so: ``values`` is
-empty. The first event of a fork has the fork's first values. Folding these events gives the values
-before any step. Rounds of an earlier release recorded nothing: the fold notices them because a
-digest does not match, or because an event lacks ``values``.
+The event of a round holds the values that the round changed (``values``), and a digest of all
+values before the round (``before``). If the run has values and the round changes none, ``values``
+is empty. The first event of a fork holds the fork's first values. Applying these events in order
+gives the values before any step. Rounds of an earlier release recorded nothing. They are detected
+because a digest does not match, or because an event lacks ``values``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ LEFT_OUT = "left_out"
 
 
 def is_recorded(name: str, own: Collection[str]) -> bool:
-    """Return whether the events record a named value, because it belongs to user code.
+    """Return whether events record this value: it belongs to user code.
 
     Args:
-        own: names of values that the flow itself writes, which are not recorded.
+        own: Names of the values that the flow's class writes. They are not recorded, and neither
+            are names that begin with ``_``.
     """
     return not name.startswith("_") and name not in own
 
@@ -39,19 +40,22 @@ def changes_of(
     most: int,
     renews: bool,
 ) -> str:
-    """Return the commit's option ``record``: the values that the round's event gets.
+    """Return the commit's option ``record``: the values for the event.
 
     Args:
-        changed: the fields that the round writes.
-        own: names of the values that the flow itself writes.
-        most: maximum bytes of the values in one event. 0: none, as for the last event of a run.
-        renews: whether only the values in ``changed`` remain after the round.
+        record: The run as the round's claim read it.
+        changed: The hash fields that the round writes.
+        own: Names of the values that the flow's class writes.
+        most: Maximum bytes of the values in one event. 0 for the last event of a run: the event
+            gets no values.
+        renews: Whether the round drops all values that are not in ``changed``.
 
     Returns:
-        Words, separated by spaces. First a digest of all values before the round, or ``-`` if the
-        event gets no value. Then the names of the values in the event. Then the names of values
-        that are too large for it, each behind ``!``. The text is empty if the run has no values of
-        user code, and the round changes none.
+        Words, separated by spaces. First a digest of all values before the round. Then the names of
+        the values for the event. Then the names of the values that are too large for it, with ``!``
+        in front (``!?`` for an invalid name). ``-`` takes the place of the digest if the event gets
+        no value and needs no digest. The text is empty if the run has no values of user code and
+        the round changes none.
     """
     before, names = record.fields, []
     for field, text in changed.items():  # in each round, so it is written for speed
@@ -87,7 +91,7 @@ def _has_recorded(record: Record, own: Collection[str]) -> bool:
 
 
 def first_values(values: Mapping[str, Any]) -> str | None:
-    """Return named values as JSON for a run's first event. None if there are none."""
+    """Return named values as JSON for the first event of a fork. None if ``values`` is empty."""
     return canonical(dict(values)) if values else None
 
 
@@ -97,13 +101,13 @@ def values_before(
     """Return user code's named values before a step.
 
     Args:
-        events: all remaining events of the run, in their order.
-        step: the step. Its round is committed.
-        now: the run's values of user code after these events.
+        events: All stored events of the run, in order.
+        step: A step whose round is committed.
+        now: The run's values of user code after the last of these events.
 
     Returns:
-        None if they are not recorded: rounds of an earlier release have changed them, a value was
-        too large, the flow records none, or events are gone.
+        The values by name. None if the events do not prove them: a round of an earlier release
+        changed them, a value was too large, the flow records none, or events are gone.
     """
     values: dict[str, Any] = {}
     last: dict[str, Any] = {}
@@ -145,10 +149,10 @@ def _digest_of(values: Mapping[str, Any]) -> str:
 
 
 def _digest(texts: Mapping[str, str]) -> str:
-    """Return a short digest of named values with their JSON.
+    """Return a short digest of named values. ``texts`` has their JSON texts by name.
 
-    It is computed in each round that records a value, so it is a checksum. One in four billion
-    other values has the same checksum by chance, and a deliberate collision gains nothing.
+    It is a checksum (CRC-32), because each round that records a value computes it. One in four
+    billion other values has the same checksum by chance, and a deliberate collision gains nothing.
     """
     value = 0
     for name in sorted(texts):

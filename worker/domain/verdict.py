@@ -1,7 +1,4 @@
-"""Verdicts: why a run moves or does not move, and the result of one check of the doctor.
-
-A Verdict is one code, one sentence, and since when.
-"""
+"""Verdict: why a run is in its state. Finding: the result of one check of the doctor."""
 
 from __future__ import annotations
 
@@ -78,7 +75,7 @@ class Level(Enum):
 
     OK = "ok"
     WARNING = "warning"
-    #: The guarantees do not hold. Workers do not start.
+    #: The guarantees do not hold, and workers do not start. Or the server refuses writes now.
     REFUSED = "refused"
     #: The state server does not report what the check needs. Its operator knows it.
     UNKNOWN = "unknown"
@@ -102,20 +99,20 @@ class Finding(Document):
 
 
 def ok(check: str, sentence: str) -> Finding:
-    """Return a finding of the doctor: a check passed."""
+    """Return the finding that a check of the doctor passed."""
     return Finding(check, Level.OK, sentence)
 
 
 def warning(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding of the doctor: something weakens Perdure's guarantees."""
+    """Return the finding that something weakens Perdure's guarantees."""
     return Finding(check, Level.WARNING, sentence, remedy)
 
 
 def refused(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding of the doctor: Perdure's guarantees do not hold."""
+    """Return the finding that Perdure's guarantees do not hold now."""
     return Finding(check, Level.REFUSED, sentence, remedy)
 
 
 def unknown(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding of the doctor: the state server does not report what a check needs."""
+    """Return the finding that the state server hides the needed data."""
     return Finding(check, Level.UNKNOWN, sentence, remedy)

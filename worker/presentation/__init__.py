@@ -1,1 +1,1 @@
-"""Texts about runs, shared by console and dashboard."""
+"""Texts about runs that the command line and the dashboard share."""

@@ -1,4 +1,4 @@
-"""Texts about the questions of runs."""
+"""Texts about the questions that interrupted runs ask a person."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ KINDS = {
 
 
 def what(waiting: PendingInterrupt) -> str:
-    """Return an interrupted run's question as text.
+    """Return the subject of an interrupted run's question as text.
 
-    For a command, that is exactly the command with all its arguments, uncut.
+    For a command, it is the command with all its arguments, uncut. For a used-up budget, it is the
+    budget with limit and spending. Otherwise it is the question with its data.
     """
     if waiting.command is not None:
         return f"{plain(waiting.command)} {exact(dict(waiting.args))}"
@@ -36,7 +37,7 @@ def what(waiting: PendingInterrupt) -> str:
 
 
 def question_lines(waiting: PendingInterrupt) -> list[str]:
-    """Return the question as it was asked, and a second line with what it is about, if known."""
+    """Return the question and its subject as lines. Without a subject, there is one line."""
     about = what(waiting)
     if waiting.command is None:
         about = about.removeprefix(plain(waiting.question)).strip()
@@ -44,9 +45,9 @@ def question_lines(waiting: PendingInterrupt) -> list[str]:
 
 
 def of_tree(waiting: PendingInterrupt) -> str:
-    """Return as text for whom a child run asks: the run at the top of its tree, with its flow.
+    """Return the top run of an asking child run's tree as text.
 
-    The text is '' for a run without parent.
+    The text names the run and its flow. It is '' for a run without parent.
     """
     if waiting.root is None:
         return ""
@@ -54,7 +55,10 @@ def of_tree(waiting: PendingInterrupt) -> str:
 
 
 def beside(waiting: PendingInterrupt) -> str:
-    """Return the data that belongs to a question as JSON. The text is '' if there is none."""
+    """Return the data beside a node's question as JSON text.
+
+    The text is '' if there is no data, or if the interrupt is not of the kind ``question``.
+    """
     if waiting.kind != "question" or waiting.shown_data in (None, {}):
         return ""
     return plain(json.dumps(waiting.shown_data, ensure_ascii=False))
@@ -63,8 +67,8 @@ def beside(waiting: PendingInterrupt) -> str:
 def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
     """Return facts about a command in doubt, as pairs of name and value.
 
-    They help a person to find out whether it has happened: the idempotency key, and when and where
-    the command began. Unknown facts are left out.
+    They help a person to find out whether the command has happened: its idempotency key, the time
+    when it began, and the lost worker. Unknown facts are left out.
     """
     by = f" by {plain(waiting.worker)}" if waiting.worker else ""
     began = (
@@ -78,9 +82,13 @@ def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
 
 
 def or_else(waiting: PendingInterrupt, now: datetime | None = None) -> str:
-    """Return the default answer at an interrupt's deadline, and when: ``true in 5.0 s``.
+    """Return an interrupt's default answer and its time: ``true in 5.0 s``.
 
-    The text is '' if the interrupt has no deadline.
+    After the deadline, the text ends with ``at the next sweep``. It is '' if the interrupt has no
+    deadline.
+
+    Args:
+        now: The present time. None means that of this machine's clock.
     """
     if waiting.deadline is None:
         return ""

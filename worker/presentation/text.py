@@ -1,6 +1,6 @@
-"""Formatting for people: times, counts, and foreign texts made harmless and short.
+"""Texts for people: times, counts, and texts of others without control characters.
 
-Any number that a run can hold can be formatted, however large or small.
+Every number that a run can hold can be formatted, however large or small.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ EXACT = 10**15
 
 
 def figure(value: float) -> str:
-    """Return a number in a few characters: ``3``, ``0.25``, ``1e+400``."""
+    """Return a number with at most six significant digits: ``3``, ``0.25``, ``1e+400``."""
     return f"{value:g}" if abs(value) < EXACT else f"{Decimal(value).normalize():.6g}"
 
 
 def memory_text(size: object) -> str:
-    """Return an amount of bytes in MiB or GiB. The text is '' if the amount is unknown."""
+    """Return an amount of bytes in MiB or GiB. '' if it is no number, or 0 or less."""
     if not isinstance(size, int | float) or size <= 0:
         return ""
     mib = size / 2**20
@@ -36,7 +36,7 @@ def memory_text(size: object) -> str:
 def share(part: float, whole: float) -> float:
     """Return the share ``part / whole``, at most ``MOST_SHARE``.
 
-    It is 0 if the whole is 0 or less.
+    The share is 0 if ``part`` or ``whole`` is 0 or less.
     """
     if whole <= 0 or part <= 0:
         return 0.0
@@ -55,9 +55,9 @@ def percent(part: float, whole: float) -> str:
 
 
 def progress_of(progress: object) -> str:
-    """Return a reported progress as text: ``3 of 5``.
+    """Return a run's reported progress as text: ``3 of 5``.
 
-    It is '' if the progress has no total.
+    The text is '' if ``progress`` has no number ``done``, or no ``total`` other than 0.
     """
     if not isinstance(progress, dict):
         return ""
@@ -68,9 +68,12 @@ def progress_of(progress: object) -> str:
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """Return ``text`` on one line, without control characters.
+    """Return ``text`` on one line, with "�" for each control character.
 
-    It is cut to ``limit`` characters. A goal, for example, must not move the terminal's cursor.
+    So a goal cannot move the terminal's cursor, for example.
+
+    Args:
+        limit: The maximum length. A longer text is cut, and ends with "…". None: no limit.
     """
     flat = " ".join(text.split())
     if not flat.isprintable():
@@ -79,7 +82,7 @@ def plain(text: str, limit: int | None = None) -> str:
 
 
 def lines(text: str) -> str:
-    """Return ``text`` with line breaks, but no control characters."""
+    """Return ``text`` with "�" for control characters. Line breaks remain."""
     return "\n".join(
         "".join(letter if letter.isprintable() else "�" for letter in line.expandtabs())
         for line in text.splitlines()
@@ -87,9 +90,10 @@ def lines(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a run's answer as text for people.
+    """Return a JSON value, such as a run's answer, as text for people.
 
-    That is an answer that is a text, the ``text`` of an object that has one, or else JSON.
+    A string is shown as it is, and so is the string ``text`` of an object that has one. Any other
+    value is shown as JSON. Control characters are replaced.
     """
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         value = value["text"]
@@ -97,28 +101,36 @@ def value_text(value: Any) -> str:
 
 
 def since(moment: datetime | str, now: datetime | None = None) -> float:
-    """Return the seconds since a moment, never below 0."""
+    """Return the seconds from a moment to now, never below 0.
+
+    Args:
+        moment: A datetime with a time zone, or its ISO 8601 text.
+        now: The present time. None means that of this machine's clock.
+    """
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
 
 
 def clock(moment: datetime) -> str:
-    """Return a moment's local time: ``12:03:59``."""
+    """Return a moment as local time of day: ``12:03:59``."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 
 def waits_for_provider(since: float | None, until: float | None) -> str:
-    """Return a text for a round that waits for its model provider.
+    """Return a text for a run that waits for its model provider.
 
-    For example ``waits for the provider since 12:03, next try 12:09``, in local time. The arguments
-    are in ms since 1970.
+    For example ``waits for the provider since 12:03, next try 12:09``, in local time.
+
+    Args:
+        since: The beginning of the wait in ms since 1970. None leaves it out.
+        until: The time of the next attempt in ms since 1970. None leaves it out.
     """
     return _waits_for("the provider", since, until)
 
 
 def waits_for_code(since: float | None, until: float | None) -> str:
-    """Return a text for a round that waits for a worker with fitting code.
+    """Return a text for a run that waits for a worker whose code fits.
 
     The arguments are those of ``waits_for_provider``.
     """
@@ -140,10 +152,11 @@ def _waits_for(what: str, since: float | None, until: float | None) -> str:
 
 
 def parked_text(details: Mapping[str, Any]) -> str:
-    """Return what a parked run waits for, as text.
+    """Return the reason for a parked run's wait as text.
 
-    For example ``for paid or withdrawn until 2026-11-24 12:00:00+01:00``, with two signals.
-    ``details`` are those of a Run, or the result of ``waited_for``.
+    It names signals, child runs or a time. For two signals and a time it is ``for paid or withdrawn
+    until 2026-11-24 12:00:00+01:00``. ``details`` is ``Run.details``, or the result of
+    ``waited_for``.
     """
     signals, until = details.get("signals"), details.get("wait_until")
     parts = [
@@ -155,7 +168,10 @@ def parked_text(details: Mapping[str, Any]) -> str:
 
 
 def moment(at: datetime | str) -> str:
-    """Return a moment as text: local date and time, with the offset from UTC."""
+    """Return a moment as text: local date and time, with the offset from UTC.
+
+    ``at`` is a datetime, or its ISO 8601 text.
+    """
     return (
         (datetime.fromisoformat(at) if isinstance(at, str) else at)
         .astimezone()

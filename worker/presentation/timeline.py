@@ -1,4 +1,4 @@
-"""Rows for people who watch a run: each event as one line."""
+"""The timeline of a run for people: one row for each event."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Row:
     """One line of a run's timeline, for people.
 
     Attributes:
-        step, node, attempt: Of the round that the event is about.
+        step, node, attempt: Step, node and attempt of the round that the event is about.
         text: The event, on one line.
-        thought: The controller's thought behind the decision.
-        took: Duration of a committed round in seconds. None if unknown.
-        tone: How the line is coloured: round, good, bad, wait or note.
-        is_round: Whether the event is a committed round. False for anything in between.
+        took: Duration of a committed round in seconds. None for other events, or if unknown.
+        tone: The name of the line's colour: round, good, bad, wait or note.
+        is_round: Whether the event is the commit of a round.
+        thought: The controller's thought behind its decision. Empty if there is none.
     """
 
     step: int
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def said(self) -> str:
-        """The row's text, after the controller's thought if any."""
+        """The row's text, with the controller's thought in front."""
         return f"{self.thought} · {self.text}" if self.thought else self.text
 
 
@@ -81,17 +81,20 @@ def row_of(event: Event) -> Row:
 
 
 def _fallback_text(data: Mapping[str, Any]) -> str:
-    """Return as text which models failed before another one answered. '' if none failed."""
+    """Return a text with the models that failed before another model answered.
+
+    The text is '' if none failed. ``data`` is that of a committed event.
+    """
     failed = data.get("fallback")
     return f" · went on with another model: {plain(str(failed))}" if failed else ""
 
 
 def round_text(data: Mapping[str, Any]) -> str:
-    """Return a committed round's result on one line. ``data`` is that of its event.
+    """Return the result of a committed round on one line. ``data`` is that of the round's event.
 
-    The result is the command that a controller decided on, or the observation of its execution. For
-    a workflow it is the names of its steps, and for a single step also its arguments and its
-    result.
+    For a controller, it is the command that it decided on, or its answer. For an executor, it is
+    the observation. For a workflow, it is the names of the executed steps, and for a single step
+    also its arguments. Other data of the event follows. Without any data, the text is ``done``.
     """
     if isinstance(steps := data.get("did"), list):
         one = len(steps) == 1 and "command" in data
@@ -112,9 +115,10 @@ def round_text(data: Mapping[str, Any]) -> str:
 
 
 def command_text(data: Mapping[str, Any]) -> str:
-    """Return a command as text: ``add amount=3 to=sum``.
+    """Return the command in an event's data as text: ``add amount=3 to=sum``.
 
-    If there is only one argument, its name is left out.
+    If there is only one argument, its name is left out. Arguments that are not a JSON object are
+    shown unchanged.
     """
     args = _read(data.get("args"))
     if not isinstance(args, dict):
@@ -126,9 +130,9 @@ def command_text(data: Mapping[str, Any]) -> str:
 
 
 def calls_text(counts: Mapping[str, Any]) -> str:
-    """Return the commands that a model called at once, as text.
+    """Return a text with the commands that a model called in one reply.
 
-    ``counts`` has the number of calls by command.
+    ``counts`` has the number of calls by the command's name.
     """
     parts = [f"{many} {name}" if many != 1 else name for name, many in counts.items()]
     return f"calls at once: {', '.join(parts)}"
@@ -137,7 +141,9 @@ def calls_text(counts: Mapping[str, Any]) -> str:
 def value_short(value: Any) -> str:
     """Return a value of an event's data as text for people.
 
-    Objects are ``name value`` pairs. The event may hold only the beginning of the value.
+    An object is shown as ``name value`` pairs. But one with a string ``text`` is shown as that
+    string, and a verdict of bisect as a sentence. ``value`` may be the beginning of a JSON text,
+    because an event cuts long values.
     """
     parsed = _read(value)
     if isinstance(parsed, dict):
@@ -223,21 +229,24 @@ def _between(event: Event) -> tuple[str, str]:
 
 
 def _describe_wait(data: Mapping[str, Any]) -> str:
-    """Return why a round waits: for a provider or for code, since and until when, and the cause."""
+    """Return the text of an event ``waits``: reason, times and cause."""
     since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
     waits = waits_for_code if data.get("for") == "code" else waits_for_provider
     return f"{waits(since, until)}: {_cause({'error': data.get('reason', '')})}"
 
 
 def _describe_waking(by: str) -> str:
-    """Return what woke a parked run: its time, a signal, or the end of child runs."""
+    """Return the text of an event ``woken``.
+
+    ``by`` is ``time``, the name of a signal, or ``children`` with the name of a group.
+    """
     if by.startswith("children "):
         return "enough of its child runs have ended"
     return f"woken by {'its time' if by == 'time' else f'signal {by}'}"
 
 
 def _describe_resumption(data: Mapping[str, Any]) -> str:
-    """Return who resumed a run, with which answer and budgets."""
+    """Return the text of an event ``resumed``: answer, added budgets, person."""
     parts = [] if data.get("answer") is None else [value_short(data["answer"])]
     parts += [
         f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()
@@ -249,7 +258,7 @@ def _describe_resumption(data: Mapping[str, Any]) -> str:
 def _describe_stop(data: Mapping[str, Any]) -> str:
     """Return the end of a sentence about a stop.
 
-    It says who stopped the run, why, and which round is in doubt.
+    It has the person, the reason and the round in doubt. Unknown parts are left out.
     """
     return "".join(
         f", {name} {data[key]}"
@@ -259,9 +268,10 @@ def _describe_stop(data: Mapping[str, Any]) -> str:
 
 
 def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a parked run waits for, in the form that ``parked_text`` reads.
+    """Return the signals, groups of children and time of an event ``parked``.
 
-    ``data`` is that of the event ``parked``.
+    ``data`` is that of the event. The result is a dict for ``parked_text``. Its ``wait_until`` is
+    None if the wait has no time limit.
     """
     until = str(data.get("until", ""))
     names = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
@@ -274,18 +284,16 @@ def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_whom(name: Any) -> str:
-    """Return the end of a sentence: who answered or sent a signal.
+    """Return the end of a sentence that names a person: ``by NAME``.
 
-    The text is '' if ``name`` is empty. If it is ``deadline``, no person answered in time.
+    The text is '' if ``name`` is empty. For the name ``deadline``, it says that the deadline of the
+    question passed.
     """
     return "" if not name else " (its deadline passed)" if name == "deadline" else f" by {name}"
 
 
 def _asked(data: Mapping[str, Any]) -> str:
-    """Return an interrupt's question, read from its event.
-
-    If the question is about a command, the text names the command.
-    """
+    """Return the text of an event ``interrupted``: command, budget or reason."""
     for label, name in (("asks for approval", "approval"), ("in doubt", "in_doubt")):
         about = data.get(name)
         if isinstance(about, dict) and "command" in about:
@@ -302,20 +310,21 @@ def _asked(data: Mapping[str, Any]) -> str:
 
 
 def _added(lines: str) -> str:
-    """Return an event's added budgets as text. Each of ``lines`` is NAME MILLIONTHS."""
+    """Return added budgets as text. ``lines`` has a line ``NAME MILLIONTHS`` for each of them."""
     pairs = (line.partition(" ") for line in lines.splitlines())
     return ", ".join(f"{amount(name, from_millionths(number))} {name}" for name, _, number in pairs)
 
 
 def _cause(data: Mapping[str, Any]) -> str:
-    """Return an event's error without run, step and node. The row shows these already."""
+    """Return an event's error without run, step and node. The row already shows these."""
     return re.sub(r"^run \S+, step \d+, node \S+: ", "", str(data.get("error", "")))
 
 
 def _read(text: Any) -> Any:
-    """Return the JSON value in a text of an event.
+    """Return the JSON object or list that a text of an event holds.
 
-    If the JSON was cut off, return its intact part. Any other value is returned unchanged.
+    If the end of an object was cut off, return its complete members. If that fails too, or if
+    ``text`` is no such text, return it unchanged.
     """
     if not isinstance(text, str) or not text.startswith(("{", "[")):
         return text

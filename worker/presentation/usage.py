@@ -1,4 +1,4 @@
-"""Texts about usage and budgets of runs and rounds."""
+"""Texts about the usage and the budgets of runs and rounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOW, EXHAUSTED = 0.8, 1.0
 def money(dollars: float) -> str:
     """Return US dollars as text, like ``$1.20``.
 
-    Amounts below ten cents have more digits, because a request may cost next to nothing.
+    Amounts below ten cents have four decimals. Between 0 and 0.0001 the text is ``<$0.0001``.
     """
     if dollars >= EXACT:
         return f"${figure(dollars)}"
@@ -31,7 +31,10 @@ def money(dollars: float) -> str:
 
 
 def amount(name: str, value: float) -> str:
-    """Return ``value`` of the budget ``name`` as text, in the budget's unit."""
+    """Return an amount of the budget ``name`` as text.
+
+    It is in dollars for ``money``, a duration for ``seconds``, and else a number.
+    """
     if name == "money":
         return money(value)
     if abs(value) >= EXACT:
@@ -44,10 +47,9 @@ def amount(name: str, value: float) -> str:
 
 
 def used(spent: Mapping[str, Any]) -> str:
-    """Return used tokens and money: ``12,345 tokens · $0.12``.
+    """Return used tokens and money as text: ``12,345 tokens · $0.12``.
 
-    Returns:
-        The text. It is '' if nothing was used or the amounts are not numbers.
+    An amount that is 0 or no number is left out, so the text may be ''.
     """
     return " · ".join(_tokens_and_money(spent))
 
@@ -55,7 +57,8 @@ def used(spent: Mapping[str, Any]) -> str:
 def used_and_cached(spent: Mapping[str, Any]) -> str:
     """Return the usage with cached tokens: ``12,345 tokens · 9,800 of them cached · $0.12``.
 
-    A provider read the cached tokens from its cache, for less money.
+    Cached tokens are those that a provider read from its cache, for less money. An amount that is 0
+    or no number is left out, so the text may be ''.
     """
     parts = _tokens_and_money(spent)
     cached = spent.get("cached_tokens")
@@ -76,7 +79,10 @@ def _tokens_and_money(spent: Mapping[str, Any]) -> list[str]:
 
 
 def used_in_all(spent: Mapping[str, Any]) -> str:
-    """Return as text everything that a run has used: tokens, money, requests and commands."""
+    """Return everything that a run has used, as text.
+
+    It names tokens, money, requests and commands. Amounts of 0 are left out, so the text may be ''.
+    """
     read, written = (spent.get(f"{way}_tokens") for way in ("input", "output"))
     cached = (
         f", {amount('tokens', spent['cached_tokens'])} of them cached"
@@ -103,7 +109,10 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
 
 
 def used_below(run: Run) -> str:
-    """Return what the runs below a run used: ``3 runs, 900 tokens``. The text is '' for none."""
+    """Return number and usage of the runs below: ``3 runs, 900 tokens``.
+
+    The text is '' if there are none.
+    """
     below = run.details.get("spent_below", {})
     runs = below.get("runs", 0)
     parts = [f"{figure(runs)} {'run' if runs == 1 else 'runs'}"] if runs else []
@@ -111,25 +120,25 @@ def used_below(run: Run) -> str:
 
 
 def used_in_tree(run: Run) -> str:
-    """Return the tokens and money that a run and all runs below it used, as text."""
+    """Return the used tokens and money of a run's whole tree as text."""
     return used(sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]))
 
 
 def budget(name: str, limit: float, spent: float) -> str:
-    """Return how much of a budget is spent: ``tokens 8,200 of 10,000 (82 %)``."""
+    """Return a budget's spending as text: ``tokens 8,200 of 10,000 (82 %)``."""
     return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
 
 
 def budgets(run: Run) -> list[str]:
-    """Return for each budget of a run how much of it is spent, as text."""
+    """Return the text of ``budget`` for each budget of a run."""
     return [budget(name, limit, have) for name, limit, have in accounts(run)]
 
 
 def totals(run: Run) -> list[tuple[str, float]]:
-    """Return what a run has spent, as pairs of a short text and a share.
+    """Return a run's spending, as pairs of a short text and a share.
 
-    There is one pair for each budget, and for spent tokens and money also without a budget. The
-    share is the part of the limit that is spent, or 0 without a limit.
+    There is one pair for each budget. Tokens and money that were spent without a budget have a pair
+    too. The share is the spent part of the limit, or 0 without a limit.
     """
     spent = run.details.get("spent", {})
     limited = {name: (limit, spent_amount) for name, limit, spent_amount in accounts(run)}
@@ -145,9 +154,9 @@ def totals(run: Run) -> list[tuple[str, float]]:
 
 
 def accounts(run: Run) -> list[tuple[str, float, float]]:
-    """Return each budget's name, limit and spent amount.
+    """Return name, limit and spent amount of each budget of a run.
 
-    Amounts of the runs below count too.
+    The spent amount includes the runs below. A limit of 0 or less is left out.
     """
     spent = sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]) | {
         "cycles": run.details.get("cycles", 0) + run.details.get("earlier_cycles", 0),
@@ -161,7 +170,10 @@ def accounts(run: Run) -> list[tuple[str, float, float]]:
 
 
 def _seconds(run: Run) -> float:
-    """Return a run's active seconds, without waits for people."""
+    """Return the seconds since a run's start, without waits for people. 0 if it has not started.
+
+    For an ended or interrupted run, they are those until its last transition.
+    """
     begun = run.details.get("started_at")
     if begun is None:
         return 0.0
@@ -175,7 +187,7 @@ def _seconds(run: Run) -> float:
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:
-    """Return a committed round's model, and its tokens and money, as texts.
+    """Return texts about a committed round: its model, and its tokens and money.
 
     ``data`` is that of the round's event. Unknown facts are left out.
     """

@@ -1,4 +1,4 @@
-"""The command ``add``: raises the limits of a run's budgets."""
+"""The command ``add``: add amounts to the limits of a run's budgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``again``: a new run with the submission of an earlier run."""
+"""The command ``again``: a new run with the options of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command ``demo``: a run with three agents whose worker is killed, checked against git."""
+"""The command ``demo``: a run with three agents, whose worker is killed.
+
+The result is compared with that of ``git bisect``.
+"""
 
 from __future__ import annotations
 
@@ -113,8 +116,13 @@ def _show(tree: Sequence[Run]) -> None:
 def _check_commit(stage: DemoStage, run: Run) -> str:
     """Return the git commit that the demo's bisecting run found.
 
+    Args:
+        stage: The demo's processes.
+        run: The bisecting run, after its end.
+
     Raises:
-        Failed: The run found no commit, or the worker was not killed during a round.
+        Failed: The run found no commit. Or the worker was not killed during a round, or no other
+            worker claimed that round.
     """
     if (
         run.status.value != "completed"
@@ -136,9 +144,15 @@ def _check_commit(stage: DemoStage, run: Run) -> str:
 
 
 def _check_tree(stage: DemoStage, tree: Sequence[Run]) -> tuple[int, int]:
-    """Check the demo's runs. Return how many steps they committed, and how many agents were hit.
+    """Check the demo's runs after their end.
 
-    ``tree`` is the root run and its agents. An agent was hit if the killed worker ran its round.
+    Args:
+        stage: The demo's processes.
+        tree: The root run and its agents.
+
+    Returns:
+        The number of steps that all these runs committed, and the number of agents that had a round
+        in flight when their worker was killed.
 
     Raises:
         Failed: Not all runs completed, an agent was started twice or did not receive its message,
@@ -173,7 +187,7 @@ def _check_log(run: Run, events: Sequence[Event]) -> None:
 
 
 class QuietStream(PipeView):
-    """A `View` that prints nothing."""
+    """A view that prints nothing, for ``--json``."""
 
     def show(self, *_: Any) -> None: ...
     def note(self, text: str) -> None: ...

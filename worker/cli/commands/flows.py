@@ -1,7 +1,7 @@
 """The command ``flows`` and its three subcommands.
 
-``flows`` lists flows. ``flows check`` validates YAML files and Python modules. ``flows pause``
-holds all runs of a flow, and ``flows unpause`` lets them continue.
+``flows`` lists flows. ``flows check`` validates YAML files and Python modules. After ``flows
+pause``, no round of a flow's runs starts, and ``flows unpause`` lets the runs continue.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUBCOMMANDS = {
 
 
 class FlowsCommand(click.Command):
-    """The command ``flows``, which also dispatches to its subcommands."""
+    """The click command ``flows``. Its first argument may name a subcommand or a flow."""
 
     def make_context(
         self,
@@ -49,7 +49,7 @@ class FlowsCommand(click.Command):
     ) -> click.Context:
         """Return the click context of the subcommand that the first argument names.
 
-        If that argument names no subcommand, return the context of the command ``flows`` itself.
+        If it names no subcommand, return the context of the command ``flows`` itself.
         """
         if args and args[0] in SUBCOMMANDS:
             command = self.subcommand(args[0])
@@ -96,9 +96,10 @@ def check_command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> 
 
 
 def _targets(file: str) -> list[str]:
-    """Return what to check for an argument of ``flows check``.
+    """Return the files or modules that an argument names.
 
-    These are the YAML files of a plain directory, else the argument itself.
+    For a directory that is no Python package, they are its YAML files. Otherwise it is the argument
+    itself.
 
     Raises:
         UsageError: The directory has no YAML file.
@@ -125,10 +126,11 @@ def _is_plain_directory(path: Path) -> bool:
 
 
 def _check(file: str, as_json: bool) -> dict[str, Any]:
-    """Check a YAML file or a module, and print the result unless ``as_json``.
+    """Check a YAML file or a Python module. Print the result unless ``as_json``.
 
     Returns:
-        The result as JSON data. Its ``ok`` says whether the file is valid.
+        The result as JSON data. Its ``ok`` says whether the file is valid. If the file is valid and
+        ``as_json`` is False, ``ok`` is the only key.
     """
     from perdure.flows.loading.module_check import is_module
 
@@ -163,7 +165,13 @@ def _check(file: str, as_json: bool) -> dict[str, Any]:
 
 
 def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
-    """Return the faults of a YAML file, and the flow that it defines. One list is empty."""
+    """Check a flow in a YAML file.
+
+    The flows of this process are registered too, because the file may name them.
+
+    Returns:
+        The faults, and a list with the flow of the file. One of the two lists is empty.
+    """
     from perdure.flows.core.errors import InvalidFlow
     from perdure.flows.loading import sources
     from perdure.flows.loading import started_flows as starts
@@ -188,7 +196,11 @@ def _check_file(file: Path) -> tuple[list[FileFault], list[Flow]]:
 
 
 def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
-    """Return the faults of a Python module, and the flows that it registers."""
+    """Run a Python module, and check the flows that it registers.
+
+    Returns:
+        The faults, and the registered flows. A module that registers no flow has a fault.
+    """
     from perdure.flows.loading.errors import FileFault
     from perdure.flows.loading.module_check import run_module
     from perdure.flows.rounds import registry
@@ -206,7 +218,10 @@ def _check_module(target: str) -> tuple[list[FileFault], list[Flow]]:
 
 
 def _doubts(flow: Flow) -> list[str]:
-    """Return warnings about likely mistakes in a valid flow, one sentence each."""
+    """Return warnings about likely mistakes in a valid flow, one sentence each.
+
+    The list is empty if there are none.
+    """
     from perdure.flows.controllers.model import ModelController
     from perdure.flows.controllers.model.doubts import doubtful_models
     from perdure.flows.rounds.flow import likely_mistakes
@@ -327,7 +342,7 @@ def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str |
 
 
 def enabled_here() -> tuple[str, ...]:
-    """Return the names of flows in this machine's setting ``enabled_flows``."""
+    """Return this machine's setting ``enabled_flows``: names of flows."""
     from perdure.worker.settings import load_settings
 
     return load_settings().enabled_flows
@@ -390,7 +405,10 @@ def _print_flow(name: str, flow: dict[str, Any]) -> None:
 
 
 def _type_text(schema: dict[str, Any]) -> str:
-    """Return a JSON schema's type as text, such as ``array of string``."""
+    """Return a JSON Schema's type as text: ``array of string``.
+
+    For a reference, it is the referred name. Without a type, it is ``any``.
+    """
     if "anyOf" in schema:
         return " or ".join(_type_text(each) for each in schema["anyOf"])
     name = str(schema.get("type", schema.get("$ref", "any"))).rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The command ``fork``: a new run with another run's rounds before a step."""
+"""The command ``fork``: a new run with another run's first rounds."""
 
 from __future__ import annotations
 

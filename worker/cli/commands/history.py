@@ -1,4 +1,4 @@
-"""The command ``history``: the checkpoints of a run of a LangGraph graph."""
+"""The command ``history``: the checkpoints of a LangGraph run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CheckpointInfo(TypedDict):
 
     Attributes:
         step: Number of the superstep, from -1 on.
-        checkpoint: Id of this checkpoint.
-        parent: Id of the checkpoint before this one. None for the first.
-        source: What created it: ``input``, ``loop``, ``update`` or ``fork``.
+        checkpoint: Id of the checkpoint.
+        parent: Id of the checkpoint before this one. None for the first one.
+        source: LangGraph's word for its origin: ``input``, ``loop``, ``update`` or ``fork``.
         next: The nodes that run next. Empty if no node follows.
         at: The time of the checkpoint, in ISO 8601.
     """
@@ -76,7 +76,8 @@ def history_command(run_id: str, limit: int, as_json: bool, url: str | None) -> 
 def checkpoints(client: ClientApi, run_id: str, limit: int) -> list[CheckpointInfo]:
     """Return the ``limit`` newest checkpoints of a run's LangGraph graph, newest first.
 
-    Checkpoints of subgraphs are left out.
+    Checkpoints of subgraphs are left out. The graph is that of this process, so its flow modules
+    are imported.
 
     Raises:
         RunNotFound: No run has this id.
@@ -102,7 +103,7 @@ def checkpoints(client: ClientApi, run_id: str, limit: int) -> list[CheckpointIn
 
 
 def _register_flows() -> None:
-    """Register the flows of this process: those of the user's Celery app, or of the settings."""
+    """Register the flows of the user's Celery app. Without such an app, those of the settings."""
     engine = engine_here()
     if engine is not None:
         engine.find_flows()
@@ -114,9 +115,9 @@ def _register_flows() -> None:
 
 
 def _graph_reader(run_id: str, flow: str) -> Any:
-    """Import and return ``graph_of``, which makes a graph that reads a run's checkpoints.
+    """Import and return the function ``perdure.flows.adapters.graph_reader.graph_of``.
 
-    ``run_id`` and ``flow`` are for the error text.
+    It makes a graph that reads a run's checkpoints. ``run_id`` and ``flow`` are for the error text.
 
     Raises:
         InvalidFlow: The extra ``langgraph`` is not installed.
@@ -139,7 +140,7 @@ def _graph_reader(run_id: str, flow: str) -> Any:
 
 
 def _info(state: Any) -> CheckpointInfo:
-    """Return the fields of LangGraph's ``StateSnapshot`` that ``perdure history`` lists."""
+    """Return the fields of ``state``, a ``StateSnapshot`` of LangGraph, that are listed."""
     parent = state.parent_config and state.parent_config["configurable"]["checkpoint_id"]
     return {
         "step": state.metadata["step"],

@@ -1,4 +1,4 @@
-"""The command ``inbox``: the runs that wait for a person's answer, and how to answer them."""
+"""The command ``inbox``: runs that wait for a person."""
 
 from __future__ import annotations
 
@@ -66,7 +66,12 @@ def print_inbox(
 ) -> None:
     """Print each run that waits for a person: its question, and the commands that answer it.
 
-    Prose is wrapped. Commands to copy stay on one line. ``now`` replaces the clock, for tests.
+    Sentences are wrapped. Commands are not, so that a user can copy them.
+
+    Args:
+        console: The terminal to print on.
+        waiting: The pending interrupts.
+        now: The present time, for tests. None means that of this machine's clock.
     """
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""The command ``list``: runs, newest first."""
+"""The command ``list``: runs, newest first, or groups of errored runs."""
 
 from __future__ import annotations
 
@@ -124,9 +124,10 @@ def list_command(
 
 
 def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the columns and rows of the table of runs.
+    """Return column heads and rows of the table of runs.
 
-    The columns ``ended``, ``tokens`` and ``cost`` exist only if a run has such a value.
+    The columns ``ended``, ``tokens`` and ``cost`` are left out if no run has such a value.
+    ``ended`` is also left out if standard output is not a terminal.
     """
     columns = ["run", "status", "flow", "step", "submitted", "goal"]
     rows: list[tuple[str, ...]] = [
@@ -161,8 +162,10 @@ def _make_table(page: Page) -> tuple[list[str], list[tuple[str, ...]]]:
 def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str:
     """Return a sentence that says why the list of runs is empty, and what to do.
 
-    ``filters`` are the filters in force as text, or ``''``. ``parent`` and ``children`` are options
-    of the command.
+    Args:
+        filters: The filters of the command as text. ``''`` without filters.
+        parent: The run whose children were listed, or None.
+        children: Whether the list includes child runs.
     """
     if parent is not None:
         return f"run {parent} has no {filters and f'{filters} '}children"
@@ -174,8 +177,8 @@ def _explain_empty_list(filters: str, parent: str | None, children: bool) -> str
 def _line_of(texts: tuple[str, ...]) -> str:
     """Return the command's arguments as one query line.
 
-    The shell removed the quotes, so an argument with spaces gets them back if it is not itself a
-    query.
+    An argument that has spaces but no colon and no quote is put in quotes, because the shell
+    removed those that the user typed.
     """
     from perdure.worker.domain.query_line import quoted
 
@@ -186,7 +189,7 @@ def _line_of(texts: tuple[str, ...]) -> str:
 
 
 def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, children: bool) -> str:
-    """Return the query line with a term added for each of these options."""
+    """Return the query line with terms for these options. An option that is not set adds none."""
     from perdure.worker.domain.query_line import QueryTerm
 
     named = [
@@ -198,9 +201,16 @@ def _with_terms(line: str, labels: tuple[str, ...], thread_id: str | None, child
 
 
 def list_groups(line: str, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
-    """Print the groups of errored runs that match a query line, and how to retry a group.
+    """Print the errored runs that match a query line, in groups.
 
-    ``limit`` is the maximum number of groups. ``url`` is the value of ``--url``.
+    On a terminal, print also the command that retries the first group.
+
+    Args:
+        line: The query line. Empty for all errored runs.
+        flow: Only runs of this flow. None: of all flows.
+        limit: The maximum number of groups to print.
+        as_json: Whether to print one JSON document.
+        url: The value of ``--url``.
     """
     with reader_for(url) as client:
         found = client.error_groups(flow, query=line or None)

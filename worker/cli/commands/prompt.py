@@ -1,4 +1,4 @@
-"""The output of ``show --prompt``: the prompt that a round sends to its model."""
+"""The output of ``show --prompt``: the prompt of a round for its model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ EXACT = {
 
 
 def print_prompt(client: ReadApi, run_id: str, step: int, as_json: bool) -> None:
-    """Print the prompt that a step sent, or will send, to its model.
+    """Print the prompt of a step's round for its model.
+
+    For the run's next step, it is the prompt that the round would send now. With ``as_json``, print
+    one JSON document.
 
     Raises:
         InvalidInput: The step has no prompt.

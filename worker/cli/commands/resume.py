@@ -1,4 +1,4 @@
-"""The command ``resume``: continue an interrupted run with an answer, or a stopped run."""
+"""The command ``resume``: continue an interrupted, stopped or unfinished run."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ def resume_command(
 
 
 def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | None) -> Any:
-    """Return the answer that the command's options give.
+    """Return the answer in the options of the command, as JSON data.
 
     Returns:
-        The answer as JSON data, or None if no option gives an answer.
+        The answer. None if no option gives an answer.
 
     Raises:
         UsageError: The text of an option is not JSON, or the JSON of --edit is not an object.
@@ -139,17 +139,17 @@ def asked_for_approval(
 ) -> str | None:
     """Return the id of the approval that the run waits for.
 
-    Pass this id to ``client.resume``, so that no later approval is answered by mistake.
+    Pass this id to ``client.resume``, so that a later approval is not answered by mistake.
 
     Args:
-        client: The client to ask.
-        run_id: The run.
+        client: The client that reads the run.
+        run_id: The run's id.
         option: The option that gives the answer, for the error text.
-        interrupt: The value of ``--interrupt``, or None.
+        interrupt: The value of ``--interrupt``, or None without this option.
 
     Returns:
-        The id, or ``interrupt`` if that is given. If the run cannot be resumed now, ``interrupt``
-        too: ``client.resume`` then raises the error.
+        ``interrupt`` if it is not None, else the id. If the run is neither interrupted nor stopped,
+        the result is ``interrupt``, even None, and ``client.resume`` raises the error.
 
     Raises:
         UsageError: The run does not ask for an approval.
@@ -183,11 +183,11 @@ NO_TEXTS = ("True", "False", "None")
 
 
 def read_json(option: str, text: str) -> Any:
-    """Parse the JSON text of an option, and return the value.
+    """Parse the JSON text of an option. Return the value.
 
-    A single word such as ``yes`` needs no quotes: it is returned as a string, except for --edit.
-    ``@FILE`` reads the JSON from a file, and ``@-`` from stdin, since an argument of a command has
-    at most 128 KiB.
+    A single word such as ``yes`` needs no quotes: it is returned as a string, except for ``--edit``
+    and for the words in NO_TEXTS. With ``@FILE`` as text, the JSON is read from a file, and with
+    ``@-`` from stdin, because an argument of a command has at most 128 KiB.
 
     Raises:
         UsageError: The text is not JSON, or the file cannot be read. The message says what to do.

@@ -1,6 +1,7 @@
-"""The commands ``retry`` and ``delete``, for ended runs.
+"""The commands ``retry`` and ``delete``, for one ended run or for many.
 
-For many runs they ask first, then act on one run after the other and print each result.
+For many runs, they ask the user for confirmation, then act on the runs one by one and print each
+result.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 
 
 def age(_ctx: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
-    """Parse an option's age (``90s``, ``12h``, ``7d``, ``PT12H``), or return None without one.
+    """Parse an option's age: ``90s``, ``12h``, ``7d`` or ``PT12H``. Return None without the option.
+
+    This is a callback of click.
 
     Raises:
         BadParameter: The text is not a duration.
@@ -55,19 +58,20 @@ def each(
     as_json: bool,
     dry_run: bool = False,
 ) -> None:
-    """Retry, signal or delete several runs one by one. Print the result for each.
+    """Retry, signal or delete several runs one by one. Print the result for each run.
 
-    On a terminal, ask the user first.
+    If stdin and stdout are a terminal, the user is asked first. If the user says no, nothing is
+    changed.
 
     Args:
         ids: The ids of the runs.
-        verb: The verb of the question, such as "Delete".
-        done: The predicate in each run's line, such as "is deleted".
-        act: Retries, signals or deletes the run with an id. A run for which this raises
-            InvalidTransition, Stale, RunNotFound, DamagedRun, MailboxFull or Conflict is reported
-            as unchanged.
+        verb: The verb of the question to the user, such as "Delete".
+        done: The end of the line for a run, such as "is deleted".
+        act: Takes the id of a run, and retries, signals or deletes the run. If this raises
+            InvalidTransition, Stale, RunNotFound, DamagedRun, MailboxFull or Conflict, the run is
+            reported as unchanged. Any other error is raised.
         yes: Whether to act without asking the user.
-        as_json: Whether to print one JSON document.
+        as_json: Whether to print one JSON document in place of lines.
         dry_run: Whether to print the ids and to change nothing.
     """
     if dry_run:
@@ -101,7 +105,7 @@ def each(
 
 
 def print_matching(ids: Sequence[str], as_json: bool) -> None:
-    """Print the ids of the runs on which a command with --dry-run would act."""
+    """Print the ids of matching runs, for ``--dry-run``."""
     if as_json:
         output.document(list(ids))
         return

@@ -1,4 +1,4 @@
-"""The commands ``send`` and ``thread``: send a message to a conversation, or show its messages."""
+"""The commands ``send`` and ``thread``, for the messages of a conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``server``: the HTTP API and the dashboard, and the socket they listen on."""
+"""The command ``server``: the HTTP API and the dashboard."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can connect."""
+        """Whether only programs on this machine can connect (a loopback address)."""
         return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
 
     @property
     def url(self) -> str:
-        """The URL at which a browser opens the HTTP server.
+        """The URL of the HTTP server for browsers on this machine.
 
-        The host is the loopback address if the server listens on all addresses.
+        If the server listens on all addresses, the URL has the loopback address.
         """
         ip = ipaddress.ip_address(self.host.partition("%")[0])
         name = ("::1" if ip.version == 6 else HOST) if ip.is_unspecified else self.host
         return f"http://[{name}]:{self.port}" if ":" in name else f"http://{name}:{self.port}"
 
     def listen(self) -> socket.socket:
-        """Return a socket that listens on this address.
+        """Return a new socket that listens on this address.
 
         Raises:
             Failed: The port is in use or not allowed, or this machine does not have the address.
@@ -84,7 +84,7 @@ class ListenAddress:
 
 
 def address_of(host: str, port: int) -> ListenAddress:
-    """Resolve a host name, and return the address to listen on.
+    """Resolve a host name. Return the address to listen on: the first that the name has.
 
     Raises:
         Failed: The host name cannot be resolved.
@@ -109,7 +109,9 @@ def address_of_socket(listening: socket.socket) -> ListenAddress:
 
 
 def listen_from(port: int, tries: int = 100) -> socket.socket:
-    """Return a socket that listens on loopback, at this port or the next free port.
+    """Return a new socket that listens on loopback.
+
+    Its port is ``port``, or the next free port after it.
 
     Raises:
         Failed: None of the ``tries`` ports from ``port`` on is free.
@@ -226,12 +228,12 @@ def server_command(
 
 
 def installed() -> bool:
-    """Return whether the packages of the extra ``server`` are installed. Do not import them."""
+    """Return whether the extra ``server`` is installed. Its packages are not imported."""
     return all(find_spec(name) is not None for name in NEEDED)
 
 
 def has_tokens(client: Client) -> bool:
-    """Return whether any access token exists."""
+    """Return whether the state server has any access token."""
     from perdure.worker.client.tokens import Tokens
 
     return Tokens(client).any()

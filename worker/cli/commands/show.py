@@ -1,4 +1,4 @@
-"""The command ``show``: a run's state, history, events and artifacts.
+"""The command ``show``: a run's state, history, events, artifacts, files and prompts.
 
 ``show --output`` writes the transcript to a JSON file.
 """
@@ -47,9 +47,9 @@ FEW_STEPS = 1_000
 
 
 def write_transcript(document: Transcript, file: Path) -> None:
-    """Write a run's transcript to a JSON file. Print a summary on stderr.
+    """Write a transcript to a JSON file. Print a summary on stderr.
 
-    The file is replaced atomically. If that fails, the file keeps its old content.
+    The file is written atomically. If that fails, the file keeps its old content.
 
     Raises:
         Failed: The file cannot be written.
@@ -142,7 +142,7 @@ def show_command(
 
 
 def _models(events: Iterable[Event]) -> str:
-    """Return the names of the models in these events, in order of first use."""
+    """Return the models in a run's events as text, in order of first use."""
     return ", ".join(
         dict.fromkeys(
             plain(str(event.data["model"])) for event in events if event.data.get("model")
@@ -179,7 +179,11 @@ def _print_events(events: list[Event]) -> None:
 
 
 def _print_rounds(run: Run, events: Sequence[Event]) -> None:
-    """Print a run's newest rounds with step, outcome and duration."""
+    """Print a run's newest rounds: step, node, result and duration.
+
+    Print nothing if the run has no rounds. If the events were not read, because the run has more
+    than FEW_STEPS steps, print the number of rounds.
+    """
     rows = [(event, row_of(event)) for event in events]
     rounds = [(event, row) for event, row in rows if row.is_round]
     if not rounds:
@@ -199,9 +203,9 @@ def _print_rounds(run: Run, events: Sequence[Event]) -> None:
 
 
 def _round_details(event: Event, row: Row) -> list[str]:
-    """Return texts about a round: command, observation digest, usage, duration and attempt.
+    """Return texts about a committed round: command, digest, usage, duration and attempt.
 
-    ``perdure show --transcript`` prints them below the round's event.
+    ``perdure show --transcript`` prints them below the round's event. Unknown facts are left out.
     """
     data = event.data
     command = [command_text(data)] if "observation" in data and "command" in data else []

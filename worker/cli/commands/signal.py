@@ -1,4 +1,4 @@
-"""The command ``signal``: sends a signal to a run."""
+"""The command ``signal``: send a signal to one or many runs."""
 
 from __future__ import annotations
 
@@ -93,16 +93,20 @@ def signal_command(
 
 
 def _live(client: ClientApi, flow: str | None, labels: dict[str, str]) -> list[str]:
-    """Return the ids of live runs with these labels. ``flow`` None means runs of all flows."""
+    """Return the ids of the live runs that have all these labels.
+
+    ``flow`` limits them to the runs of one flow. None means all flows.
+    """
     from perdure.worker.client.bulk import LIVE, matching_any
 
     return matching_any(client, LIVE, flow, labels=labels)
 
 
 def _what_follows(receipt: SignalReceipt, url: str | None) -> str:
-    """Return a sent signal's effect on the run that gets it, as text.
+    """Return the effect of a sent signal on its run, as text.
 
-    The text may name a command to follow the run. ``url`` is the value of ``--url``.
+    The text ends a sentence, and may contain a command for the user. ``url`` is the value of
+    ``--url``, for this command.
     """
     run_id = receipt.run_id
     if run_id is None:

@@ -1,4 +1,4 @@
-"""The command ``size``: computes memory, disk and CPU for a number of runs a day."""
+"""The command ``size``: the memory, disk and CPU that a number of runs a day needs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def lines_of(load: Load, size: Size) -> list[tuple[str, str]]:
 
 
 def bytes_text(amount: float) -> str:
-    """Return an amount of bytes as text: ``3.2 GB``."""
+    """Return bytes as text in GB, MB or kB: ``3.2 GB``."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6)):
         if amount >= 0.1 * factor:
             return f"{number_text(amount / factor)} {unit}"

@@ -1,4 +1,4 @@
-"""The command ``stop``: one run, or all live runs of a flow, a status or a query."""
+"""The command ``stop``: stop one run, or all live runs that match."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def stop_command(
 
 
 def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, str]:
-    """Return the sentence for the user about the outcome of a stop request.
+    """Return the outcome of a stop request as a sentence.
 
     Returns:
-        The class of the error to raise with the sentence (None if the run stops or is stopped), and
-        the sentence.
+        The class of an error, and the sentence. If the run does not exist or has already ended, the
+        caller must raise this error with the sentence. Otherwise the class is None.
     """
     if not receipt.known:
         return RunNotFound, f"no run {receipt.run_id!r}; see `{program()} list`"
@@ -130,11 +130,11 @@ def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, s
 
 
 def name_for(client: ClientApi) -> str | None:
-    """Return the default for ``--by``: the user's login name.
+    """Return the default value of ``--by``: the user's login name.
 
     Returns:
-        The name, or None for a client over HTTP (the HTTP server takes the name from the token) and
-        for a user without a name.
+        The name. None for a client over HTTP, because the HTTP server uses the name of the token.
+        None also if the user has no login name.
     """
     from perdure.worker.client import Client
 
@@ -142,7 +142,7 @@ def name_for(client: ClientApi) -> str | None:
 
 
 def login_name() -> str | None:
-    """Return the name of this process's user, or None if the user id has no name."""
+    """Return the user's login name. None if the user has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -1,4 +1,4 @@
-"""The command ``submit``: a new run of a flow. Also the parsers of ``KEY=VALUE`` options."""
+"""The command ``submit``: a new run of a flow. Parsers of ``KEY=VALUE`` options are here too."""
 
 from __future__ import annotations
 
@@ -153,9 +153,10 @@ def submit_command(
 
 @contextmanager
 def _json_hint(texts: Sequence[str]) -> Iterator[None]:
-    """Add a hint to an InvalidInput error raised in the block: use ``--input-json``.
+    """Add a hint to an InvalidInput error of the block: use ``--input-json``.
 
-    The hint is added only if one of ``texts``, the values of ``--input``, looks like JSON.
+    The error is raised again. The hint is added only if one of ``texts``, the values of
+    ``--input``, looks like a JSON list or object.
     """
     from perdure.flows.core.errors import InvalidInput
 
@@ -204,7 +205,7 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def json_pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
-    """Parse an option's ``KEY=JSON`` values into a dict.
+    """Parse an option's ``KEY=JSON`` values into a dict. ``option`` is named in errors.
 
     Raises:
         UsageError: A value has no key, a key occurs twice, or a value is not JSON.
@@ -213,7 +214,7 @@ def json_pairs(texts: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
-    """Parse an option's ``NAME=AMOUNT`` values into numbers by name.
+    """Parse an option's ``NAME=AMOUNT`` values into numbers by name. ``option`` is named in errors.
 
     Raises:
         UsageError: A value has no name, a name occurs twice, or an amount is not a number.
@@ -243,9 +244,16 @@ def _value(key: str, text: str, option: str = "--input-json") -> Any:
 
 
 def _bounds(text: str | None) -> dict[str, Any] | None:
-    """Parse ``--retry`` into the limits of a run's retries. Return None without the option.
+    """Parse the value of ``--retry`` into the limits of a run's retries.
 
-    ``text`` consists of ``KEY=VALUE`` pairs, separated by commas.
+    Args:
+        text: ``KEY=VALUE`` pairs, separated by commas. None if the option is missing.
+
+    Returns:
+        The limits by name, which are not validated here. None if the option is missing.
+
+    Raises:
+        UsageError: A pair has no key, or a key occurs twice.
     """
     if text is None:
         return None
@@ -269,9 +277,13 @@ def _print_submitted(client: ClientApi, run: Run, as_json: bool, url: str | None
 
 
 def _no_worker(client: ClientApi, name: str, workers: Sequence[WorkerStatus]) -> str:
-    """Return a sentence that no worker runs the flow ``name``, and what to do about it.
+    """Return the sentence that no worker runs a flow, with advice.
 
-    The sentence gives the reason if one of the live ``workers`` reports one.
+    Args:
+        client: The client that reads the flows.
+        name: The name of the flow.
+        workers: The live workers. If one of them announced why it cannot run the flow, the sentence
+            has that reason instead.
     """
     for worker in workers:
         lacking = worker.get("lacking")

@@ -1,4 +1,4 @@
-"""The command ``token``: create, list and revoke tokens of the HTTP API and the dashboard."""
+"""The command ``token`` and its subcommands, for access tokens."""
 
 from __future__ import annotations
 

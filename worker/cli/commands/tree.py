@@ -1,4 +1,4 @@
-"""The command ``tree``: lists a run with the runs below it."""
+"""The command ``tree``: a run and the runs below it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _rows(run: RunTree, level: int) -> Iterator[tuple[str, ...]]:
 
 
 def waits_text(run: Run) -> str:
-    """Return the reason for a run's wait in a few words, or ``''`` if the run does not wait."""
+    """Return the reason for a run's wait as a short text. ``''`` if the run does not wait."""
     if run.status is RunStatus.INTERRUPTED:
         return "for a person"
     if run.status.ended:

@@ -1,6 +1,6 @@
 """The command ``up``: a state server, a worker and a dashboard on this machine, until Ctrl-C.
 
-The dashboard listens on loopback only. `up` restarts each of the three processes if it ends.
+The dashboard listens on loopback only. `up` restarts each of these three processes that ends.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ PATIENCE = 2.0
 
 
 class Dashboard(SupervisedChild):
-    """A dashboard process that keeps its address when restarted.
+    """A supervised dashboard process. Its address stays the same when it is restarted.
 
-    This process owns the socket. While no dashboard process runs, requests wait instead of being
-    refused.
+    The process of `up` owns the listening socket. So requests wait while no dashboard process runs,
+    and are not refused. The address is written to a file in the state server's directory.
 
     Args:
         server: The state server of the runs.
         port: The port to listen on. None means 8787, or the next free port.
 
     Raises:
-        Failed: The requested port is in use.
+        Failed: The process cannot listen on ``port``.
     """
 
     def __init__(self, server: EmbeddedServer, port: int | None) -> None:
@@ -69,7 +69,7 @@ class Dashboard(SupervisedChild):
         self._file.write_text(self.url)
 
     def close(self) -> None:
-        """Kill the dashboard, close its socket, remove its address file."""
+        """Kill the dashboard, close its socket, and remove the file with its address."""
         self.child.kill()
         self._listening.close()
         if read_address(self._file.parent) == self.url:
@@ -77,9 +77,10 @@ class Dashboard(SupervisedChild):
 
 
 def read_address(directory: Path) -> str | None:
-    """Return the dashboard URL that a `perdure up` stored in this directory.
+    """Return the dashboard's URL that a `perdure up` stored.
 
-    The result is None if there is no such URL.
+    ``directory`` is that of the state server. Return None if the file with the URL is missing or
+    empty, or cannot be read.
     """
     with suppress(OSError):
         return (directory / FILE).read_text().strip() or None
@@ -87,9 +88,10 @@ def read_address(directory: Path) -> str | None:
 
 
 def answering(directory: Path) -> str | None:
-    """Return the URL of another `up`'s dashboard, or None if no dashboard answers there.
+    """Return the URL of another `up`'s dashboard if it answers.
 
-    ``directory`` is that of the state server.
+    Any HTTP status counts as an answer. Without an answer, return None. ``directory`` is that of
+    the state server, which holds the file with the URL.
     """
     address = read_address(directory)
     if address is None or not address.startswith("http://"):
@@ -202,7 +204,10 @@ def _make_worker_options(
     model: str | None,
     model_url: str | None,
 ) -> list[str]:
-    """Return the options of `perdure worker` that `perdure up` passes on, without ``--url``."""
+    """Return the options for the started `perdure worker`, without ``--url``.
+
+    The flow ``bisect`` is always enabled.
+    """
     options = ["--role", role, "--processes", str(processes)]
     if concurrency:
         options += ["--concurrency", str(concurrency)]
@@ -218,7 +223,10 @@ def _make_worker_options(
 def _print_start(
     server: EmbeddedServer, worker_pid: int, dashboard_url: str | None, as_json: bool
 ) -> None:
-    """Print which state server and worker `perdure up` runs, as text or one JSON document."""
+    """Print the state server, and the user's next command.
+
+    With ``as_json``, print one JSON document with server, worker and dashboard instead.
+    """
     if as_json:
         started = {
             "url": server.url,
@@ -239,9 +247,10 @@ def _print_start(
 
 
 def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
-    """Return the supervised worker of `perdure up`, whose process is ``child``.
+    """Return the supervised worker of `perdure up` for its process ``child``.
 
-    The worker is restarted when it ends and, with ``reload``, when a flow file changes.
+    The worker is restarted when it ends. With ``reload``, it is also restarted when a source file
+    of its flows changes.
     """
     note = ", which continues its runs"
     if not reload:
@@ -255,7 +264,10 @@ def _supervised(child: ChildProcess, reload: bool) -> SupervisedChild:
 
 
 def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
-    """Warn if the API key of the model that `perdure up` names is missing."""
+    """Print a warning if the environment lacks the model's API key.
+
+    ``model`` and ``model_url`` are options of the command. None means the setting.
+    """
     from perdure.worker.doctor.app_checks import model_key
     from perdure.worker.domain.verdict import Level
     from perdure.worker.settings import load_settings
@@ -266,11 +278,14 @@ def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
 
 
 def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:
-    """Start a dashboard, or find that of another `perdure up`. Print its address.
+    """Start a dashboard, or find the dashboard of another `perdure up`. Print its address.
 
     Returns:
-        The dashboard's URL, and the dashboard if this process has started it, else None. Both are
-        None if the extra `server` is not installed.
+        The dashboard's URL and the started dashboard. The second is None if the dashboard is that
+        of another `perdure up`. Both are None if the extra `server` is not installed.
+
+    Raises:
+        Failed: The process cannot listen on ``port``.
     """
     other = None if server.owned else answering(server.directory)
     if other is not None:
@@ -285,9 +300,11 @@ def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Da
 
 
 def _dashboard_taken_over(server: EmbeddedServer, port: int | None) -> Dashboard | None:
-    """Start a dashboard, because the `up` that had started it has ended. Print its address.
+    """Start a dashboard because the other `up`, which had one, has ended. Print its address.
 
-    Return None if the dashboard is not this process's, or cannot be started.
+    Returns:
+        The dashboard. None if another `up` still has one, or if no dashboard can be started. The
+        error is printed.
     """
     try:
         return _dashboard(server, port)[1]
@@ -297,7 +314,10 @@ def _dashboard_taken_over(server: EmbeddedServer, port: int | None) -> Dashboard
 
 
 def _looked_after(dashboard: Dashboard | None) -> Dashboard | None:
-    """Restart the dashboard if it has ended, and return it, or None if that fails."""
+    """Restart the dashboard if its process has ended. Return the dashboard.
+
+    If it cannot run, print the error, close the dashboard, and return None. For None, return None.
+    """
     if dashboard is None:
         return None
     try:
@@ -312,9 +332,10 @@ def _looked_after(dashboard: Dashboard | None) -> Dashboard | None:
 def _shut_down(
     server: EmbeddedServer, worker: SupervisedChild | None, dashboard: Dashboard | None
 ) -> None:
-    """Stop the processes of `perdure up`: the dashboard and the worker, then the server.
+    """Stop the dashboard and the worker, then the state server.
 
-    Another Ctrl-C ends the wait for the worker's rounds.
+    The worker finishes its rounds in flight first. Another Ctrl-C ends this wait. The state server
+    is stopped only if this process started it.
     """
     try:
         if dashboard is not None:

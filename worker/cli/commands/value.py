@@ -1,4 +1,4 @@
-"""The command ``value``: the named values that a run had at its last commit."""
+"""The command ``value``: the named values of a run as of its last commit."""
 
 from __future__ import annotations
 

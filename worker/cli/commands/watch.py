@@ -1,4 +1,4 @@
-"""The commands ``watch`` and ``wait``: follow a run live, or block until it ends."""
+"""The commands ``watch`` and ``wait``: follow a run, or block until it ends."""
 
 from __future__ import annotations
 
@@ -45,9 +45,16 @@ def watch_command(context: click.Context, run_id: str, as_json: bool, url: str |
 
 
 def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None) -> int:
-    """Watch a run until it ends or is interrupted. Return the command's exit code.
+    """Show a run until it ends or is interrupted. Return the command's exit code.
 
-    Ctrl-C ends the display and not the run. ``url``, the value of ``--url``, is shown then.
+    Ctrl-C ends the display, but not the run. The exit code is then INTERRUPTED_BY_USER, and the
+    command that follows the run again is printed.
+
+    Args:
+        client: The client that reads the run.
+        run_id: The run's id.
+        as_json: Whether to print JSON lines.
+        url: The value of ``--url``, for the printed command.
     """
     view = view_for(as_json)
     try:
@@ -63,10 +70,10 @@ def watch_until_end(client: ReadApi, run_id: str, as_json: bool, url: str | None
 
 
 def view_for(as_json: bool) -> View:
-    """Return a view that shows a run live.
+    """Return a view for following a run.
 
-    The view prints JSON lines if ``as_json``. Else it is a redrawn display on a terminal, and lines
-    of text elsewhere.
+    It prints JSON lines if ``as_json``. Otherwise it redraws a display on a terminal, and prints
+    lines of text on a dumb terminal and elsewhere.
     """
     if as_json:
         return JsonLinesView()
@@ -115,9 +122,15 @@ def wait_command(
 
 
 def _wait(client: ReadApi, run_id: str, timeout: float | None) -> Run:
-    """Wait as ``client.wait`` does, and meanwhile print the questions of runs below the run.
+    """Wait until a run ends or is interrupted. Return the run.
 
-    ``timeout`` is in seconds. None means no limit.
+    Questions of runs below it are printed on stderr during the wait.
+
+    Args:
+        timeout: The maximum wait in seconds. None means no limit.
+
+    Raises:
+        TimeoutError: The run still goes on after ``timeout``.
     """
     below, begin = QuestionsBelow(client), time.monotonic()
     while True:

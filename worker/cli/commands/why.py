@@ -1,4 +1,4 @@
-"""The commands ``why`` and ``doctor``: why a run is in its state, and checks of the set-up."""
+"""The commands ``why`` and ``doctor``: a run's verdict, and the doctor's checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``worker``: one Celery worker in this process, or several in child processes."""
+"""The command ``worker``: one worker process, or several with a supervisor."""
 
 from __future__ import annotations
 

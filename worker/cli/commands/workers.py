@@ -1,4 +1,4 @@
-"""The command ``workers``: a list of workers, and the health check ``workers --alive``.
+"""The command ``workers``, with the health check ``workers --alive``.
 
 Orchestrators call the health check every few seconds, so it imports neither Celery nor flows.
 """
@@ -30,9 +30,9 @@ LATE_SECONDS = 1.5
 def alive_here(url: str | None) -> str:
     """Return the name of a live worker on this machine.
 
-    The worker's process runs and has sent a recent heartbeat. This is the health check of ``perdure
-    workers --alive``. Heartbeats show that the worker's sweeper runs and reaches the state server.
-    They say nothing about the progress of rounds. ``perdure why`` does.
+    A worker is alive if its process runs and has sent a recent heartbeat. Heartbeats show that the
+    worker's sweeper runs and reaches the state server. They do not show whether its rounds make
+    progress. For this, see ``perdure why``.
 
     Raises:
         Failed: No worker on this machine is alive. The message lists the silent workers.

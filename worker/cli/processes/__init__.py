@@ -1,1 +1,1 @@
-"""The processes that commands start and supervise."""
+"""The processes that CLI commands start and supervise."""

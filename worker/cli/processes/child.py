@@ -1,4 +1,4 @@
-"""Child processes of `up` and `demo`: a worker or an HTTP server, restarted when it ends."""
+"""Child processes of `up` and `demo`: a worker or an HTTP server. `up` restarts them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ HOME = Path(perdure.__file__).parents[1]
 class ChildProcess:
     """A child process that runs a ``perdure`` command in its own session.
 
-    The child exits when this process dies, because its standard input ends then.
+    It starts with the object. If this process dies, the child's standard input ends, and the child
+    shuts down.
 
     Args:
-        arguments: The arguments of ``perdure COMMAND``.
+        arguments: The arguments after ``perdure COMMAND``.
         environment: Environment variables of the child that override those of this process.
         directory: The child's working directory. None means that of this process.
         quiet: Whether to discard the child's standard error.
@@ -55,26 +56,27 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the child that runs now."""
+        """The process id of the child that was started last."""
         return self.process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the child process. None while it runs."""
+        """The exit code of the child that was started last. None while it runs."""
         return self.process.poll()
 
     def restart(self) -> None:
         """Restart the child process with the same arguments.
 
-        Kill the old process if it still runs.
+        The old process is killed if it still runs.
         """
         self.kill()
         self.process = self._start()
 
     def leave(self) -> None:
-        """Shut the child process down with SIGTERM, then SIGKILL.
+        """Shut the child process down, and wait until it has ended.
 
-        The child has DRAIN_SECONDS to finish its rounds in flight.
+        SIGTERM gives it DRAIN_SECONDS to finish its rounds in flight. If it still runs then, it is
+        killed.
         """
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
@@ -84,7 +86,7 @@ class ChildProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Kill the child's process group if it still runs."""
+        """Kill the child and its process group if the child still runs."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -120,12 +122,12 @@ DEATHS, SOON = 4, 10.0
 
 
 class SupervisedChild:
-    """A child that is restarted when it ends.
+    """A child process that its owner restarts when it ends, by ``restart_if_ended``.
 
     Args:
         name: The child's name in messages to the user.
         child: The running child.
-        note: The end of the message that announces a restart.
+        note: The end of the message about a restart.
     """
 
     def __init__(self, name: str, child: ChildProcess, note: str = "") -> None:
@@ -136,11 +138,11 @@ class SupervisedChild:
         self._restarts.began()
 
     def restart_if_ended(self) -> None:
-        """Restart the supervised child process if it has ended.
+        """Restart the child process if it has ended, and print that on stderr.
 
         Raises:
-            Failed: The child ended DEATHS times in a row right after its start, or its exit code
-                is 2.
+            Failed: The child has ended DEATHS times in a row, each time within SOON seconds of its
+                start. Or its exit code is 2 (a usage error).
         """
         code = self.child.exit_code
         if code is None:
@@ -162,8 +164,8 @@ class SupervisedChild:
 
 
 def leave_on_signals() -> None:
-    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, like Ctrl-C.
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    A closed terminal sends SIGHUP.
+    A terminal sends SIGHUP when it is closed. Signals that this process ignores stay ignored.
     """
     raise_on(signal.SIGTERM, signal.SIGHUP)

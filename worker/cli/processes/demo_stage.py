@@ -1,7 +1,7 @@
-"""The server, repository and worker of ``perdure demo``.
+"""The state server, git repository and worker of ``perdure demo``.
 
-`DemoStage` sets them up, kills the worker during a round, sends an agent a message meanwhile, and
-removes everything afterwards.
+`DemoStage` makes them, kills the worker during a round, sends a message to an agent before it
+starts another worker, and removes everything at the end.
 """
 
 from __future__ import annotations
@@ -42,20 +42,19 @@ TEAM = "perdure.flows.library.git.demo_team"
 
 
 class DemoStage:
-    """Server, repository and worker for the demo's run.
+    """State server, git repository and worker for the demo: a run with three agents.
 
-    The run has three agents, and its worker is killed.
+    Use it in a ``with`` block, which starts and removes them.
 
     Attributes:
-        root: The id of the run that has the agents. Empty before it is submitted.
-        agents: The ids of the agents. The first bisects, the others count.
-        said: The receipt of the message to the last agent. None before it is sent.
-        repository: The git repository that is bisected.
-        client: A client of the stage's own server.
-        killed_step: The step whose round was in flight when the worker was killed. None until a
-            kill has hit a round.
-        lost: Whether a ``lost`` event says that Perdure noticed the lost worker.
-        recovered: Seconds from the kill until another worker claimed the step. None before that.
+        root: The id of the root run, which starts the agents. Empty before it is submitted.
+        agents: The ids of the agents (child runs). The first bisects, the others count.
+        said: The receipt of the message to the last agent. None before the message is sent.
+        repository: The git repository that the first agent bisects.
+        client: A client of the stage's own state server.
+        killed_step: The step of the first agent whose round was in flight when the worker was
+            killed. None until a kill has hit a round.
+        recovered: Seconds from the kill until another worker claimed this step. None before that.
     """
 
     def __init__(self) -> None:
@@ -103,19 +102,19 @@ class DemoStage:
 
     @property
     def lost(self) -> bool:
-        """Whether the sweeper has noticed that the step's worker was lost."""
+        """Whether the killed step has an event ``lost``: Perdure noticed the worker's death."""
         return self._lost_at is not None
 
     @property
     def test(self) -> str:
-        """The shell command by which the bisecting agent tests a commit."""
+        """The shell command with which the bisecting agent tests a commit."""
         return f"sleep {TEST_SECONDS}; {self.repository.test}"
 
     def start_worker(self) -> None:
         """Start a worker for the demo's runs.
 
-        The worker's temporary files are in the demo's directory, which ``close`` removes. So they
-        are removed even if the worker is killed.
+        The worker's temporary files are in the demo's directory. ``close`` removes this directory,
+        so the files are removed even if the worker is killed.
         """
         arguments = ["--url", self._server.url, "--enable", "bisect", "--concurrency", "4"]
         self._child = ChildProcess(
@@ -126,10 +125,10 @@ class DemoStage:
         )
 
     def submit(self) -> Run:
-        """Submit the root run, and return the run of the bisecting agent.
+        """Submit the root run. Return the bisecting agent's run once all agents have started.
 
         Raises:
-            TimeoutError: The agents were not started in time.
+            TimeoutError: The root run has not started its agents within START_SECONDS.
         """
         inputs = {
             "repo": str(self.repository.path),
@@ -149,9 +148,14 @@ class DemoStage:
         return self.client.get(self.agents[0])
 
     def tick(self, view: View, run: Run, events: Sequence[Event]) -> None:
-        """Kill the worker during a round, and record when another worker takes over.
+        """Kill the worker once during a round. Record when another worker claims the step.
 
-        ``follow`` calls this after each poll of the run.
+        ``follow`` calls this after each poll of the bisecting agent's run.
+
+        Args:
+            view: The view on which to show notes.
+            run: The run of the bisecting agent.
+            events: Its new events.
         """
         if self.killed_step is None:
             is_in_flight = (
@@ -193,9 +197,10 @@ class DemoStage:
             self._claimed(view, datetime.fromisoformat(run.details["claimed_at"]).timestamp())
 
     def _claimed(self, view: View, at: float) -> None:
-        """Report the first claim of the step by another worker. ``at`` is in Unix seconds.
+        """Record the first claim of the killed step by another worker.
 
-        Ignore a claim before the loss: it is that of the killed worker.
+        A claim before the event ``lost`` is that of the killed worker, and is ignored. ``at`` is
+        the time of the claim in seconds since 1970.
         """
         if self.recovered is None and self._lost_at is not None and at >= self._lost_at:
             self._recovered(view, at)
@@ -205,9 +210,12 @@ class DemoStage:
         view.note(f"another worker claimed the step {self.recovered:.1f} s after the kill")
 
     def git_bisect(self) -> str:
-        """Return the first bad commit that ``git bisect run`` finds, for comparison.
+        """Return the first bad commit that ``git bisect run`` finds.
 
-        Git works in a clone of the demo's repository.
+        It is compared with the agent's commit. Git works in a clone of the demo's repository.
+
+        Raises:
+            RuntimeError: A git command failed.
         """
         from perdure.flows.library.git.environment import clean_environment
 
@@ -237,7 +245,7 @@ class DemoStage:
         return git("rev-parse", "refs/bisect/bad")
 
     def close(self) -> None:
-        """Kill the worker, stop the state server, remove the demo's directory."""
+        """Kill the worker, stop the state server, and remove the demo's directory."""
         try:
             if self._child is not None:
                 self._child.kill()

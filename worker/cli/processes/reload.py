@@ -17,15 +17,16 @@ MOST_NAMED = 3
 
 
 class FlowSources:
-    """Source files of a project's flows, with modification times.
+    """The source files of a project's flows, with their modification times and sizes.
 
     They are the Python files of the flow modules and of their packages, and the flows in YAML. If a
-    flow module is in the working directory, the Python files beside it count too.
+    flow module is a file in the working directory, all Python files in that directory are source
+    files too.
 
     Args:
         modules: The setting ``flow_modules``.
         directories: Directories with flows in YAML.
-        path: Directories in which modules are looked for, as in ``sys.path``.
+        path: Directories in which to search modules, after the working directory.
     """
 
     def __init__(
@@ -37,7 +38,10 @@ class FlowSources:
         self._known = self._times()
 
     def changed(self) -> list[Path]:
-        """Return the files that changed since the last call. Added and removed files count."""
+        """Return the files that were changed, added or removed since the last call.
+
+        The first call compares with the time when the object was made.
+        """
         before, self._known = self._known, self._times()
         return sorted(
             path
@@ -73,10 +77,10 @@ class FlowSources:
 
 
 class ReloadedWorker(SupervisedChild):
-    """A supervised worker that is restarted when the files of its flows change.
+    """A supervised worker that is also restarted when its flows change.
 
-    The worker finishes its rounds in flight first. If it cannot start, it is started again after
-    the next change.
+    The worker finishes its rounds in flight before such a restart. If the worker cannot run, it is
+    started again only after the next change.
     """
 
     def __init__(self, child: ChildProcess, note: str, sources: FlowSources) -> None:
@@ -85,7 +89,11 @@ class ReloadedWorker(SupervisedChild):
         self._waits_for_change = False
 
     def restart_if_ended(self) -> None:
-        """Restart the worker if the files of its flows changed or its process ended."""
+        """Restart the worker if its flows changed or its process ended.
+
+        This raises no Failed, unlike the method of the base class. The error is printed instead,
+        and the worker is not started until a file changes.
+        """
         changed = self._sources.changed()
         if changed:
             names = ", ".join(path.name for path in changed[:MOST_NAMED])

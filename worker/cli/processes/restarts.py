@@ -1,4 +1,4 @@
-"""The restarts of one supervised process: when the next one is due, and how the last one ended."""
+"""The restarts of a supervised process, with backoff."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 def pause(ends: int) -> float:
-    """Return the seconds to wait before the next restart.
+    """Return the seconds to wait before the next restart: exponential backoff.
 
-    ``ends`` is how often the process ended in a row. There is no wait after the first end. After
-    the second it is one second, and it doubles with each further end, up to a minute.
+    ``ends`` is the number of ends in a row. There is no wait after the first end. After the second
+    it is FIRST_PAUSE, and it doubles with each further end, up to LONGEST_PAUSE.
     """
     return 0.0 if ends <= 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 16))
 
 
 def no_pause(ends: int) -> float:
-    """Return 0: the process restarts without a wait, however often it ended."""
+    """Return 0: the process restarts without a wait. ``ends`` is ignored."""
     return 0.0
 
 
 class Restarts:
-    """How often a process ended in a row, and when to start it again.
+    """The restarts of a supervised process: how many, and the next one.
 
     Args:
-        settled: Seconds after which a process counts as stable. Its end is then the first again.
-        pause: Returns the seconds to wait before a restart, from the number of ends in a row.
+        settled: Seconds after which a process counts as stable. If it ends later, the count starts
+            again at 1.
+        pause: Takes the number of ends in a row, and returns the seconds to wait before a restart.
 
     Attributes:
-        ends: How often the process ended in a row.
-        next_start: When to start it again, in monotonic seconds. None while it runs.
+        ends: The number of ends in a row.
+        next_start: The time of the next start, in monotonic seconds. None while the process runs.
     """
 
     def __init__(self, settled: float, pause: Callable[[int], float]) -> None:
@@ -44,11 +45,11 @@ class Restarts:
         self.next_start: float | None = None
 
     def began(self) -> None:
-        """Record that the supervised process was started."""
+        """Record that the process was started."""
         self._started, self.next_start = time.monotonic(), None
 
     def ended(self) -> float:
-        """Record the process's end. Return the seconds until its next start."""
+        """Record that the process ended. Return the seconds until its next start."""
         now = time.monotonic()
         self.ends = self.ends + 1 if now - self._started < self._settled else 1
         seconds = self._pause(self.ends)
@@ -57,8 +58,8 @@ class Restarts:
 
 
 def ending(code: int) -> str:
-    """Return how a process ended, as text: ``exit code 1`` or ``signal 9``.
+    """Return a process's end as text: ``exit code 1`` or ``signal 9``.
 
-    ``code`` is its exit code, or a signal's negative number.
+    ``code`` is the exit code of the process, or the negative number of the signal that ended it.
     """
     return f"exit code {code}" if code >= 0 else f"signal {-code}"

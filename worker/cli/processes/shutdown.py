@@ -1,4 +1,4 @@
-"""A worker's shutdown: the first Ctrl-C waits for its rounds, the second ends it at once."""
+"""A worker's shutdown. After the first Ctrl-C it finishes its rounds. A second Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
 
 class Shutdown:
-    """Handlers of SIGINT, SIGTERM and SIGQUIT that replace Celery's.
+    """A worker's handlers of SIGINT, SIGTERM and SIGQUIT, replacing Celery's.
 
-    They are installed once Celery has set its own. Celery's handler exits with an error code on the
-    first Ctrl-C. On the second it cannot end the threads, raises, and lets the rounds of the child
-    processes fail.
+    Celery's handler exits with an error code on the first Ctrl-C. On the second Ctrl-C it cannot
+    end the threads, raises an error, and lets the rounds of the child processes fail.
 
-    Any number of SIGTERMs counts as one Ctrl-C, since wrappers often send two. Only the first
-    SIGTERM reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.
+    Several SIGTERMs count as one Ctrl-C, because wrappers often send two. Only the first SIGTERM is
+    passed to Celery's handler: that handler takes a lock, and would deadlock if it ran twice.
 
     Args:
         engine: The runtime of this worker.
-        alone: Whether this process handles Ctrl-C itself. Otherwise its supervisor does, and sends
-            SIGTERM or SIGQUIT.
+        alone: Whether the worker has no supervisor, and handles Ctrl-C itself. A supervisor sends
+            SIGTERM or SIGQUIT instead.
     """
 
     def __init__(self, engine: Runtime, alone: bool = True) -> None:
@@ -39,10 +38,10 @@ class Shutdown:
         self._celery_handler: Any = None
 
     def watch(self, **_: Any) -> None:
-        """Install this worker's signal handlers once it is ready.
+        """Install this worker's signal handlers. Later calls do nothing.
 
-        This receives Celery's signal ``worker_ready``. Celery sends the signal again after each
-        lost connection to the broker, so only the first call installs the handlers.
+        This is a receiver of Celery's signal ``worker_ready``, because Celery has installed its own
+        handlers by then. Celery sends the signal again after each lost connection to the broker.
         """
         if not self._is_installed:
             self._is_installed = True
@@ -76,10 +75,11 @@ class Shutdown:
 
 
 def ignore_terminal() -> None:
-    """Ignore a terminal's signals to a supervised worker.
+    """Make a supervised worker ignore its terminal's SIGINT and SIGHUP.
 
-    The supervisor forwards them as SIGTERM or SIGQUIT. Call this once Celery has set its own
-    handlers. Empty handlers are used, because programs that rounds start would inherit SIG_IGN.
+    The supervisor sends SIGTERM or SIGQUIT instead. Call this after Celery has set its own
+    handlers. The handlers do nothing. SIG_IGN is not used, because programs that rounds start would
+    inherit it.
     """
     for number in FROM_TERMINAL:
         signal.signal(number, lambda *_: None)
@@ -87,7 +87,7 @@ def ignore_terminal() -> None:
 
 
 def say_finishing() -> None:
-    """Print that the worker finishes its rounds in flight, after the first Ctrl-C.
+    """Print that the worker finishes its rounds in flight.
 
     The line also says that a second Ctrl-C leaves these rounds to other workers. Nothing is printed
     if standard error is not a terminal.

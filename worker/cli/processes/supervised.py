@@ -1,4 +1,4 @@
-"""A worker process under a supervisor. It exits when the supervisor says so or has died."""
+"""A worker process with a supervisor. It exits on the supervisor's signal, or if that has died."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ AT_ONCE_SECONDS = 5.0
 
 
 def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool) -> None:
-    """Run a supervised worker, then exit this process.
+    """Run a supervised worker until shutdown, then exit this process.
 
-    This never returns.
+    This never returns. An error of the worker is printed on stderr, and decides the exit code.
 
     Args:
         worker: The worker to run.
         supervisor: The supervisor's process id.
-        ready: The connection on which to send the worker's description once it is ready.
+        ready: The connection on which to send the worker's description when it is ready.
         quiet: Whether to hide the doctor's warnings, because another process has logged them.
     """
     signal.set_wakeup_fd(-1)
@@ -59,9 +59,14 @@ def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool)
 
 
 def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
-    """Release a dead worker's leases and requeue its rounds. ``pid`` was its process id.
+    """Requeue the rounds of a dead worker process by releasing its leases.
 
-    This runs in a separate process: the supervisor must have no connection, to be safe to fork.
+    This runs in a separate process. The supervisor itself must have no connection, because it
+    forks.
+
+    Args:
+        worker: The worker that each process of the supervisor runs.
+        pid: The process id of the dead worker process.
     """
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
@@ -81,10 +86,13 @@ def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
 
 
 def _leave_after(supervisor: int) -> None:
-    """Shut this process down when its supervisor, with this process id, has died.
+    """Wait until the supervisor has died, then shut this process down.
 
-    The rounds in flight have DRAIN_SECONDS to finish. After that the process kills itself, since no
-    supervisor can kill it.
+    The rounds in flight have DRAIN_SECONDS to finish after SIGTERM. Then this process sends itself
+    SIGQUIT, and SIGKILL after AT_ONCE_SECONDS.
+
+    Args:
+        supervisor: The supervisor's process id.
     """
     from perdure.worker.runtime.runtime import LOOK_EVERY_SECONDS
 
@@ -100,10 +108,10 @@ def _leave_after(supervisor: int) -> None:
 
 
 def leave_with_stdin() -> None:
-    """Send SIGTERM to this process when standard input ends.
+    """Wait until standard input ends, then send SIGTERM to this process.
 
-    `up` and `demo` hold the other end of standard input, so it ends when they die. Their child
-    processes are in separate sessions, and would otherwise survive them.
+    Standard input is a pipe from `up` or `demo`, so it ends when that process dies. This process is
+    in a session of its own, and would otherwise continue without its parent.
     """
     while os.read(0, 4096):
         pass

@@ -1,8 +1,8 @@
 """The supervisor of ``worker --processes``: it starts, restarts and stops worker processes.
 
-The supervisor runs no rounds and holds no connection. Its processes are in its process group, so a
-terminal's Ctrl-C reaches all of them. They ignore the Ctrl-C, and the supervisor sends each process
-a signal instead (worker/cli/processes/supervised.py).
+The supervisor runs no rounds and has no connection to a server. The worker processes are in its
+process group, so a terminal's Ctrl-C reaches all of them. They ignore Ctrl-C, and the supervisor
+sends each of them SIGTERM or SIGQUIT instead (worker/cli/processes/supervised.py).
 """
 
 from __future__ import annotations
@@ -66,7 +66,14 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 @dataclass(eq=False)
 class Slot:
-    """A place for one worker process of the supervisor, and the restarts of that process."""
+    """One of the supervisor's worker processes, with its successors after restarts.
+
+    Attributes:
+        process: The process that runs now. None between two processes.
+        ready: The connection on which the process reports that it is ready. None after the report.
+        is_ready: Whether the process has reported that it is ready.
+        restarts: The number of ends in a row, and the time of the next start.
+    """
 
     process: Any = None
     ready: connection.Connection | None = None
@@ -79,12 +86,12 @@ class Slot:
 
 
 class Supervisor:
-    """A process that keeps ``count`` worker processes alive until it is shut down.
+    """Keeps ``count`` worker processes running until this process is shut down.
 
     Args:
         worker: The worker that each process runs.
-        count: The number of processes, at least 2.
-        with_stdin: Whether to shut down, as on SIGTERM, when standard input ends.
+        count: The number of worker processes, at least 2.
+        with_stdin: Whether the end of standard input shuts down, as SIGTERM does.
     """
 
     def __init__(self, worker: WorkerProcess, count: int, with_stdin: bool = False) -> None:
@@ -101,7 +108,15 @@ class Supervisor:
         self._cleanups: list[Any] = []
 
     def run(self) -> int:
-        """Run the supervisor until all its workers have ended. Return its exit code."""
+        """Run the supervisor until its workers are shut down. Return its exit code.
+
+        A signal begins the shutdown. The supervisor ends too if no worker process can start.
+
+        Returns:
+            The exit code: 0 after a graceful shutdown, INTERRUPTED_BY_USER after one at once, and
+            INTERNAL if a worker failed during the shutdown. If no worker process can start, the
+            exit code of one of them.
+        """
         set_up_logging(self._worker.settings.log_format, several=True)
         if METHOD == "fork":
             for name in IMPORTED:
@@ -148,7 +163,7 @@ class Supervisor:
     def _act(self) -> None:
         """Start the worker processes whose restart is due.
 
-        During a shutdown at once, kill the worker processes that have not ended in time.
+        During a shutdown at once, kill the worker processes that still run after AT_ONCE_SECONDS.
         """
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
@@ -159,7 +174,7 @@ class Supervisor:
                 self._start(slot)
 
     def _timeout(self) -> float | None:
-        """Return the seconds until the next start or kill, or None if none is planned."""
+        """Return the seconds until the next planned restart or kill. None if nothing is planned."""
         times = [slot.restarts.next_start for slot in self._slots] + [self._kill_at]
         due = [each for each in times if each is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
@@ -224,9 +239,11 @@ class Supervisor:
         )
 
     def _requeue_rounds(self, pid: int) -> None:
-        """Start a process that requeues a dead worker's rounds before their leases expire.
+        """Start a process that requeues the rounds of a dead worker process.
 
-        The supervisor cannot requeue them itself, because it has no connection.
+        So another worker claims the rounds before their leases expire. The supervisor cannot
+        requeue them itself, because it has no connection to the state server. ``pid`` was the
+        process id of the worker.
         """
         process = self._context.Process(  # type: ignore[attr-defined]
             target=supervised.requeue_rounds, args=(self._worker, pid), name="requeue", daemon=True
@@ -237,8 +254,9 @@ class Supervisor:
     def _is_over(self) -> bool:
         """Return whether the supervisor starts no more worker processes.
 
-        A worker process that refuses to start is retried while others work, because the cause may
-        go away. If all refuse, the supervisor exits with the exit code of one of them.
+        That is so during a shutdown, and if all started processes exited with an error before they
+        were ready. While at least one process runs, the others are restarted, because the cause of
+        their error may go away.
         """
         started = [
             slot
@@ -251,10 +269,10 @@ class Supervisor:
         )
 
     def _handle(self, number: int) -> None:
-        """Shut supervisor and workers down after a signal.
+        """Begin the shutdown of the workers after a signal with this number.
 
-        SIGQUIT and a second Ctrl-C end the workers at once. After other signals, the workers finish
-        their rounds.
+        SIGQUIT and a second Ctrl-C end the workers at once. After any other signal, the workers
+        finish their rounds in flight first.
         """
         self._leaving = True
         if number == signal.SIGINT:
@@ -288,9 +306,11 @@ class Supervisor:
 
 
 def _listen() -> int:
-    """Install the signal handlers. Return the file descriptor of a pipe's read end.
+    """Install handlers for the signals in HANDLED.
 
-    Python writes the number of each signal that arrives into this pipe.
+    Returns:
+        The file descriptor of the read end of a pipe. Python writes the number of each received
+        signal into this pipe.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

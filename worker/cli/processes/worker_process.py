@@ -1,4 +1,4 @@
-"""A Celery worker in this process, set up for a role of Perdure, until it is shut down."""
+"""A Celery worker in this process for the queues of a role."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ Ready = tuple[dict[str, Any], str]
 
 @dataclass(frozen=True)
 class WorkerProcess:
-    """A worker's role, pool and settings. Calling it runs the worker until shutdown."""
+    """A worker's settings, role and pool. A call of this object runs the worker until shutdown.
+
+    Attributes:
+        settings: The worker's settings.
+        role: ``controller``, ``executor`` or ``all``.
+        pool: Celery's pool: ``threads``, ``prefork`` or ``solo``.
+        as_json: Whether ``say_ready`` prints JSON.
+    """
 
     settings: Settings
     role: str
@@ -38,12 +45,13 @@ class WorkerProcess:
         """Run the role's Celery worker in this process until shutdown.
 
         Args:
-            say_ready: Called with the worker's description at the start, and again after each
+            say_ready: Called with the worker's description when it is ready, and again after each
                 lost connection to the broker.
             alone: Whether the worker runs without a supervisor.
 
         Raises:
             Failed: The settings enable a flow that is not registered.
+            SystemExit: The worker failed. The exit code is INTERNAL.
         """
         from perdure.worker.app import engine_of, make_app
         from perdure.worker.cli.exit_codes import INTERNAL
@@ -83,9 +91,13 @@ class WorkerProcess:
         say_ready: Callable[[Ready], None],
         alone: bool,
     ) -> None:
-        """Connect logging, shutdown and the message that the worker is ready to Celery's signals.
+        """Connect receivers to Celery's signals: for logging, for shutdown, and for ``say_ready``.
 
-        The other arguments are those of ``_describe`` and ``__call__``.
+        Args:
+            engine: The runtime of this worker.
+            flow_names: Names of the flows that this worker has.
+            say_ready: As in ``__call__``.
+            alone: As in ``__call__``.
         """
         from celery import signals
 
@@ -113,7 +125,7 @@ class WorkerProcess:
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)
 
     def _describe(self, engine: Runtime, flow_names: list[str]) -> dict[str, Any]:
-        """Return the description that the worker prints when it is ready, as JSON data."""
+        """Return the worker's description as JSON data, which ``say_ready`` prints."""
         return {
             "role": self.role,
             "pool": self.pool,
@@ -124,10 +136,10 @@ class WorkerProcess:
         }
 
     def _make_celery_worker(self, app: Celery, engine: Runtime) -> Any:
-        """Return a Celery worker for the queues of this role.
+        """Return a Celery worker for the queues of this role. It is not started yet.
 
-        Celery's command line is not used: its imports (shell, colours) take a fifth of the worker's
-        start.
+        It is made without Celery's command line, because the imports of that (shell, colours) take
+        a fifth of the worker's start.
         """
         from celery.utils.nodenames import host_format
 
@@ -146,11 +158,14 @@ class WorkerProcess:
         )
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:
-        """Print that the worker is ready, as a sentence or one JSON document.
+        """Print that the worker is ready, as a sentence or as one JSON document.
+
+        With the log format ``json``, the sentence is logged instead.
 
         Args:
             ready: The worker's description, and the end of the sentence, which names its brokers.
-            processes: The ids of the worker processes, if this process is their supervisor.
+            processes: The ids of the worker processes if this process is their supervisor. Empty
+                if this process is the worker.
         """
         description, messages = ready
         if self.as_json:
@@ -183,7 +198,7 @@ class WorkerProcess:
 def _name_brokers(settings: Settings, engine: Runtime) -> str:
     """Return the end of a sentence, which names a worker's brokers.
 
-    The result is ``''`` if messages go through the state server.
+    The result is ``''`` if the state server is the broker.
     """
     from perdure.worker.urls import place_of
 

@@ -1,4 +1,4 @@
-"""The question that a run asks a person, and how to answer it, as pairs of name and value."""
+"""The question of an interrupted run in the output of ``perdure show``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def asked(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return a waiting run's question as pairs of name and value.
+    """Return an interrupted run's question as pairs of name and value.
 
-    The last pairs are the commands that answer the question. Print the value of ``command`` in
-    full, because a person approves it.
+    The last pairs are the commands that answer the question. The caller must print the value of
+    ``command`` uncut, because a person approves exactly this command.
     """
     asks = "for more budget" if waiting.kind == "budget" else plain(waiting.question)
     fields = [("asks", asks)]

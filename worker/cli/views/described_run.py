@@ -44,10 +44,15 @@ def described(
     children: Mapping[str, int] | None = None,
     files: Sequence[FileReference] = (),
 ) -> list[tuple[str, str]]:
-    """Return what ``perdure show`` prints about a run, as pairs of name and value.
+    """Return the output of ``perdure show`` as pairs of name and value.
 
-    ``models`` names the models used. The mappings hold the artifacts' sizes in bytes by name, the
-    numbers of unread signals by name, and the numbers of child runs by status.
+    Args:
+        run: The run.
+        models: The names of the models that the run has asked, as one text.
+        artifacts: The sizes of the run's artifacts in bytes, by name.
+        unread: The numbers of unread signals, by name.
+        children: The numbers of child runs, by status.
+        files: The files that were submitted with the run.
     """
     return [
         *_describe_purpose(run),
@@ -64,7 +69,7 @@ def described(
 
 
 def _describe_purpose(run: Run) -> list[tuple[str, str]]:
-    """Return a run's id, flow, goal, status and the command that it carries out, if any."""
+    """Return a run's id, flow, goal, status, and its command if it executes only one."""
     pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal))]
     if run.details.get("call"):
         pairs.append(("carries out", plain(run.title)))
@@ -72,7 +77,7 @@ def _describe_purpose(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_position(run: Run) -> list[tuple[str, str]]:
-    """Return a run's step, its origin if it is a fork, its forgotten turns and its worker."""
+    """Return a run's step, origin, generation, dropped turns and worker, if it has them."""
     details = run.details
     position = "at" if run.status.ended else "next"
     pairs = [("step", f"{run.state.step}, {position} {run.state.current_node}")]
@@ -90,7 +95,7 @@ def _describe_position(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_wait(run: Run) -> list[tuple[str, str]]:
-    """Return the reason for the wait of a waiting or parked run. Other runs have no such pair."""
+    """Return the reason why a waiting or parked run waits. For other runs, return no pair."""
     if run.phase == "parked":
         return [("waits", parked_text(run.details))]
     if run.phase != "waiting":
@@ -141,7 +146,7 @@ def _describe_relations(
 
 
 def _describe_progress(run: Run) -> list[tuple[str, str]]:
-    """Return a run's reported progress and its last failure, unless that ended the run."""
+    """Return a run's reported progress and last failure, but not the error that ended it."""
     pairs = []
     reported = run.details.get("progress")
     text = reported.get("text") if isinstance(reported, dict) else None
@@ -154,7 +159,10 @@ def _describe_progress(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_interruption(run: Run) -> list[tuple[str, str]]:
-    """Return an interrupted run's question or a stopped run's stop, and the last resume."""
+    """Return the question of an interrupted run, or the stop of a stopped run.
+
+    For any run that was resumed, return the last resume too.
+    """
     details = run.details
     pairs = []
     waiting = PendingInterrupt.of(run)
@@ -169,9 +177,9 @@ def _describe_interruption(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str, str]]:
-    """Return when, by whom and why a run was stopped, and the command that resumes it.
+    """Return a run's stop: time, person, reason, and the command to resume.
 
-    ``waiting`` is the question that the run will ask again after that, or None.
+    ``waiting`` is the question that the run asks again when it is resumed, or None.
     """
     details = run.details
     cause = "".join(
@@ -189,7 +197,7 @@ def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str
 
 
 def _in_flight_at_stop(doubt: str) -> str:
-    """Return a sentence about the round that was in flight when its run was stopped.
+    """Return a sentence about the round that was in flight when the run was stopped.
 
     ``doubt`` names that round as ``step/node/attempt``.
     """
@@ -202,7 +210,10 @@ def _in_flight_at_stop(doubt: str) -> str:
 
 
 def _describe_failure(run: Run) -> list[tuple[str, str]]:
-    """Return why a run failed or did not finish, and the command that continues the run."""
+    """Return a run's traceback and error, and the command that continues the run.
+
+    For a run that used up its cycles, return only the command.
+    """
     details = run.details
     pairs = []
     if details.get("traceback"):
@@ -218,7 +229,7 @@ def _describe_failure(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
-    """Return a run's models, usage and budgets. The usage of runs below it is a separate pair."""
+    """Return a run's models, its usage, the usage of the runs below it, and its budgets."""
     pairs = []
     if models:
         pairs.append(("model", models))
@@ -230,7 +241,7 @@ def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
 
 
 def _describe_submission(run: Run) -> list[tuple[str, str]]:
-    """Return a run's inputs, labels, submission time and duration."""
+    """Return a run's inputs, labels and submission time, and its duration if it has ended."""
     pairs = []
     if run.inputs:
         pairs.append(("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False))))
@@ -246,7 +257,7 @@ def _describe_submission(run: Run) -> list[tuple[str, str]]:
 def _describe_output(
     run: Run, artifacts: Mapping[str, int], files: Sequence[FileReference]
 ) -> list[tuple[str, str]]:
-    """Return the files, artifacts and answer of a run."""
+    """Return the files and artifacts of a run, and its answer if it has completed."""
     pairs = [
         ("file", f"{plain(each.name)} ({each.media_type}, {each.bytes:,} bytes)") for each in files
     ]
@@ -263,13 +274,13 @@ def _describe_output(
 
 
 def _origin_of(forked: Mapping[str, Any]) -> str:
-    """Return from which run and step a run was forked, and what that run had used, as text."""
+    """Return a fork's origin as text: run, step, and the usage before it."""
     spent = used(forked["spent"])
     before = f", which had used {spent}" if spent else ""
     return f"from {forked['run']} before step {forked['step']}{before}"
 
 
 def _left_of(details: Mapping[str, Any]) -> str:
-    """Return how many turns of a run's history are still stored, as a sentence."""
+    """Return the number of turns that are still stored, as a sentence."""
     turns, forgotten = details["turns"], details["forgotten"]
     return f"{turns - forgotten} of {count(turns, 'turn')} are left; the older ones are gone"

@@ -1,4 +1,7 @@
-"""The loop that follows a run: poll it and show new events, until it ends or is interrupted."""
+"""The loop that polls a run and shows its new events.
+
+It ends when the run ends or is interrupted.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +35,20 @@ PATIENCE_SECONDS = 60.0
 
 
 class View(Protocol):
-    """A display that shows a followed run, for ``follow``."""
+    """A display on which ``follow`` shows a run."""
 
     @property
     def shows_text(self) -> bool:
         """Whether the view shows the live text of the round in flight."""
 
     def show_text(self, item: StreamItem) -> None:
-        """Show an item of the followed run's stream. A separate thread calls this."""
+        """Show an item of the run's stream: live text, for example.
+
+        Another thread than that of the other methods calls this, and only if ``shows_text``.
+        """
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
-        """Show the run's current state and its new events."""
+        """Show the run's current state, and its events since the last call."""
 
     def note(self, text: str) -> None:
         """Show a message that is not an event."""
@@ -57,9 +63,9 @@ class View(Protocol):
         """Show how the followed run ended, or the question that it asks."""
 
     def close(self) -> None:
-        """Stop the display and release the terminal.
+        """Stop the display and release the terminal. A second call does nothing.
 
-        The caller closes a view in any case, and may do so twice.
+        The caller of ``follow`` must call this, also after an error.
         """
 
 
@@ -69,13 +75,13 @@ def follow(
     view: View,
     tick: Callable[[Run, Sequence[Event]], None] | None = None,
 ) -> Run:
-    """Show a run until it ends or is interrupted. Return the run as it is then.
+    """Show a run until it ends or is interrupted. Return the run as last read.
 
     Args:
-        client: The client to poll.
+        client: The client that reads the run.
         run_id: The run's id.
-        view: Where to show the run.
-        tick: Called with the run and its new events after each poll of a run that goes on.
+        view: The view to show the run on. It is not closed.
+        tick: Called after each poll with the run and its new events, except after the last poll.
 
     Raises:
         RunNotFound: The run does not exist.
@@ -136,13 +142,13 @@ def _follow(
 
 
 class QuestionsBelow:
-    """New questions that the runs below a run ask a person.
+    """A reader of new questions of the runs below a run.
 
-    Each question is returned once. The client is asked every BELOW_SECONDS at most, and only while
+    It returns each question once. It sends a request every BELOW_SECONDS at most, and only while
     the run waits for its children.
 
     Args:
-        client: The client to ask.
+        client: The client that reads the questions.
     """
 
     def __init__(self, client: ReadApi) -> None:
@@ -151,7 +157,11 @@ class QuestionsBelow:
         self._next = 0.0
 
     def new(self, run: Run) -> list[PendingInterrupt]:
-        """Return the questions of runs below ``run`` that were not returned before."""
+        """Return the questions of runs below ``run`` that were not returned before.
+
+        The list is empty if the run does not wait for children, or if the last request is less than
+        BELOW_SECONDS old.
+        """
         now = time.monotonic()
         if not run.details.get("waits_for_children") or now < self._next:
             return []
@@ -166,7 +176,11 @@ class QuestionsBelow:
 
 
 def end_code(run: Run) -> int:
-    """Return the exit code of a command that followed this run to its end or interrupt."""
+    """Return the exit code of a command that followed a run.
+
+    The run has ended or is interrupted. The exit code is DONE only for a run that completed its
+    work.
+    """
     if run.status.value == "completed" and not run.finished:
         return RUN_UNFINISHED
     return {"errored": RUN_ERRORED, "stopped": RUN_STOPPED, "interrupted": RUN_INTERRUPTED}.get(

@@ -1,4 +1,4 @@
-"""Views of a run for pipes: one line or one JSON document per event."""
+"""Views of a run for output that is no terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PipeView:
-    """Base of the views for pipes. They show no text of a round in flight."""
+    """Base of the views for output that is no terminal. They show no live text of a round."""
 
     shows_text = False
 
@@ -29,7 +29,7 @@ class PipeView:
 
 
 class LinesView(PipeView):
-    """A view that prints one line per event. The last lines are the answer, error or question."""
+    """A view that prints one line per event. At last it prints the answer, error or question."""
 
     def __init__(self) -> None:
         self._away = False
@@ -68,9 +68,10 @@ class LinesView(PipeView):
 
 
 class JsonLinesView(PipeView):
-    """A view that prints one JSON event per line. The last line is ``{"type": "end", "run": ...}``.
+    """A view that prints one JSON object per line and event.
 
-    If a run below the followed run asks a person, the line is ``{"type": "asked_below", ...}``.
+    The last line is ``{"type": "end", "run": ...}``. If a run below the followed run asks a person,
+    an extra line ``{"type": "asked_below", ...}`` is printed. Notes go to stderr.
     """
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
@@ -94,9 +95,10 @@ class JsonLinesView(PipeView):
 
 
 def last_words(run: Run) -> list[str]:
-    """Return the lines to print when a followed run has ended or waits for a person.
+    """Return the lines to print when a followed run has ended or is interrupted.
 
-    They have the run's answer, error or question, and the command that continues the run.
+    They have the run's answer, error or question, and the commands that continue the run. For any
+    other run, the list is empty.
     """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
@@ -122,7 +124,10 @@ def last_words(run: Run) -> list[str]:
 
 
 def lines_below(waiting: PendingInterrupt) -> list[str]:
-    """Return the lines that show a question of a run below the followed run."""
+    """Return the lines about a run below the followed run that asks a person.
+
+    They have the question, and the commands that answer it.
+    """
     head = f"run {waiting.run_id} ({waiting.flow}), for which this run waits, asks a person"
     return [f"{head}: {plain(waiting.question)}", *_ways(waiting)]
 

@@ -65,7 +65,7 @@ WAITS = {
 class LiveView:
     """A terminal's view of a run: head, rounds, live text and foot.
 
-    rich's thread redraws the view 8 times a second.
+    A thread of rich redraws it 8 times a second.
     """
 
     shows_text = True
@@ -131,7 +131,7 @@ class LiveView:
             self._live.stop()
 
     def render(self) -> RenderableType:
-        """Return the current view for the terminal's current size."""
+        """Return the current content of the view, for the terminal's current size."""
         with self._lock:
             if self._run is None:
                 return Text("")
@@ -207,9 +207,9 @@ class LiveView:
 
     @staticmethod
     def _taken(rows: Sequence[Row], width: int) -> int:
-        """Return the width of all table columns except the text: how many characters they need.
+        """Return the width of all table columns except the text's.
 
-        ``width`` is the terminal's. If it is large enough, node and attempt have columns too.
+        ``width`` is that of the terminal. From MEDIUM on, node and attempt have columns too.
         """
         taken = (
             5
@@ -292,9 +292,9 @@ def _until(moment: str) -> float:
 
 
 def _totals(run: Run) -> list[Text]:
-    """Return a list with the line of usage and budgets.
+    """Return a list with one line of the run's usage and budgets.
 
-    The list is empty if the run has used nothing.
+    The list is empty if there is neither usage nor a budget.
     """
     line = Text(no_wrap=True, overflow="ellipsis")
     for text, share in totals(run):
@@ -306,7 +306,8 @@ def _totals(run: Run) -> list[Text]:
 def _said(row: Row, room: int) -> Text:
     """Return a row's text, with the controller's thought in front.
 
-    The thought is cut, or left out, if both together need more than ``room`` characters.
+    If both together need more than ``room`` characters, the thought is cut. It is left out if fewer
+    than LEAST_THOUGHT of its characters would remain.
     """
     text = Text(_cut(row.text), style=TONES[row.tone])
     left = room - text.cell_len - len(" · ")

@@ -1,4 +1,4 @@
-"""The live text of the round in flight. A view on a terminal shows it."""
+"""The live text of the round in flight, for terminals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STYLES = {"text": "", "thinking": "italic dim", "arguments": "dim"}
 
 
 class TextInFlight:
-    """Text of the round in flight: by kind and part, in order of appearance."""
+    """The live text of the round in flight. Its parts are in order of their first piece."""
 
     def __init__(self) -> None:
         self._round = (-1, 0)
@@ -41,9 +41,11 @@ class TextInFlight:
         self._is_retracted = False
 
     def take(self, item: StreamItem) -> None:
-        """Add an item of the run's stream: text, or the retraction or commit of a round.
+        """Apply an item of the run's stream.
 
-        A retracted round's text is struck out, and a committed round's text is removed.
+        A text is appended. Text of a new round or attempt replaces the old text. The item
+        ``retracted`` strikes the text of its step out, and ``committed`` removes it. Other items
+        are ignored.
         """
         step, _ = self._round
         if item.type == "text":
@@ -59,9 +61,13 @@ class TextInFlight:
             self._texts = {}
 
     def rendered(self, console: Console, step: int, width: int, height: int) -> list[Text]:
-        """Return the last lines of a step's text. The list is empty if the step has no text.
+        """Return the last lines of the live text of a step.
+
+        The list is empty if the text belongs to another step, or if there is none.
 
         Args:
+            console: The console that wraps the lines.
+            step: The step to show.
             width, height: The terminal's size, in columns and lines.
         """
         if self._round[0] != step or not self._texts:
@@ -88,7 +94,11 @@ class TextInFlight:
 
 
 class TextReader:
-    """Thread that reads a run's stream, and calls ``show`` with each item."""
+    """A thread that reads a run's stream, and calls ``show`` with each item.
+
+    It starts with the object. If the server does not answer, it tries again. Any other error ends
+    the thread without a message.
+    """
 
     def __init__(self, client: ReadApi, run_id: str, show: Callable[[StreamItem], None]) -> None:
         self._client, self._run_id, self._show = client, run_id, show
@@ -97,7 +107,7 @@ class TextReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Show nothing more. The thread ends at the next item, or when the client is closed."""
+        """Stop calling ``show``. The thread ends at the next item, or when the client is closed."""
         self._closed.set()
 
     def _read(self) -> None:
