@@ -8,10 +8,13 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal
+
+from perdure.flows.core.errors import formattable
 
 LogFormat = Literal["text", "json"]
 
@@ -64,6 +67,27 @@ def round_logger() -> RoundLogger:
     The logger's lines carry the round's run id, step, attempt, node and worker.
     """
     return RoundLogger(_of_flows, dict(_about.get()))
+
+
+def log_safely(
+    logger: logging.Logger,
+    level: int,
+    message: str,
+    *args: Any,
+    error: BaseException | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Log a line about a failed round. It never raises, so no log handler can undo a settlement.
+
+    Args:
+        error: the exception for ``exc_info``. If it cannot be formatted, or a handler raises, the
+            line is logged without it.
+    """
+    try:
+        logger.log(level, message, *args, exc_info=formattable(error), extra=extra, stacklevel=2)
+    except Exception:
+        with suppress(Exception):
+            logger.log(level, message, *args, extra=extra, stacklevel=2)
 
 
 class TextFormatter(logging.Formatter):

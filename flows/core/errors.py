@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import traceback
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -202,6 +203,20 @@ def text_of(error: BaseException) -> str:
 def described(error: BaseException) -> str:
     """Return the class of an exception, and its message: ``ValueError: its message``."""
     return f"{type(error).__name__}: {text_of(error)}"
+
+
+def formattable(error: BaseException | None) -> BaseException | None:
+    """Return an exception for ``exc_info`` of a log line. None if Python cannot format it.
+
+    Its class may be the user's. Python's own log handlers drop the line of such an exception, or
+    raise an error themselves.
+    """
+    try:
+        if error is not None:
+            traceback.format_exception(error)
+    except Exception:
+        return None
+    return error
 
 
 class ProcessEnd(BaseException):

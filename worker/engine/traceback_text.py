@@ -38,9 +38,13 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
         Python cannot format the exception.
     """
     try:
-        whole = traceback.TracebackException.from_exception(error, capture_locals=False)
+        return _traceback_of(error, settings)
     except Exception:  # The class of the exception is the user's.
         return ""
+
+
+def _traceback_of(error: BaseException, settings: Settings) -> str:
+    whole = traceback.TracebackException.from_exception(error, capture_locals=False)
     chain = list(_chain(whole))
     if (
         isinstance(error, FatalError | RetryableError)
