@@ -246,8 +246,8 @@ def check_together(files: Sequence[File]) -> None:
 def numbered(step: int, number: int, name: str) -> str:
     """Return the name of an attached file in its run: ``STEP-NAME`` or ``STEP-NUMBER-NAME``.
 
-    A number from 2 on distinguishes files of one step and name. A long name is cut before its
-    suffix.
+    A number from 2 on distinguishes files of one step and name, and avoids the names of submitted
+    files. A long name is cut before its suffix.
     """
     beginning = f"{step}-" if number == 1 else f"{step}-{number}-"
     room = MOST_OF_A_NAME - len(beginning)
