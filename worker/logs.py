@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
-from perdure.flows.core.errors import formattable
+from perdure.flows.core.errors import described, formattable
 
 LogFormat = Literal["text", "json"]
 
@@ -90,7 +90,18 @@ def log_safely(
             logger.log(level, message, *args, extra=extra, stacklevel=2)
 
 
-class TextFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Log format that loses no line to an exception that Python cannot format."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        """Return an exception's traceback. If it cannot be made, return that as text."""
+        try:
+            return super().formatException(ei)
+        except Exception as broken:
+            return f"its traceback cannot be made ({type(broken).__name__})"
+
+
+class TextFormatter(_Formatter):
     """Log format for people: time, level, logger, message.
 
     With ``several``, lines carry the process id, because several processes write to one output.
@@ -107,7 +118,7 @@ class TextFormatter(logging.Formatter):
         return _harmless(super().format(_without_needless_traceback(record)))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """Log format with one JSON object per line.
 
     The object has ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message`` and ``worker``.
@@ -133,9 +144,17 @@ class JsonFormatter(logging.Formatter):
             if name not in ORDINARY and name not in ("time", "level", "logger")
         }
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            line["error"] = described(record.exc_info[1])
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return json.dumps(line, default=_text_of)
+
+
+def _text_of(value: Any) -> str:
+    """Return the text of a fact that is no JSON. Its class may be the user's."""
+    try:
+        return str(value)
+    except Exception as broken:
+        return f"{type(value).__name__}: its text cannot be made ({type(broken).__name__})"
 
 
 def set_up_logging(
