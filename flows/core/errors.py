@@ -196,7 +196,9 @@ def text_of(error: BaseException) -> str:
     """
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:
+        if ends_process(broken):
+            raise
         return f"its message cannot be made ({type(broken).__name__})"
 
 
@@ -214,7 +216,9 @@ def formattable(error: BaseException | None) -> BaseException | None:
     try:
         if error is not None:
             traceback.format_exception(error)
-    except Exception:
+    except BaseException as broken:
+        if ends_process(broken):
+            raise
         return None
     return error
 

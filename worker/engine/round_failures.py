@@ -16,6 +16,7 @@ from perdure.flows.core.errors import (
     RetryableError,
     RoundStopped,
     described,
+    ends_process,
     text_of,
 )
 from perdure.flows.core.retry import tightening
@@ -47,7 +48,9 @@ class RoundFailures:
         """
         try:
             return self._decided(round_, error)
-        except Exception as broken:
+        except BaseException as broken:
+            if ends_process(broken):
+                raise
             record = round_.record
             log_safely(
                 logger, logging.ERROR,

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from perdure import flows
-from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.core.errors import FatalError, RetryableError, ends_process
 from perdure.flows.core.secrets import HIDDEN, known_secrets, scrubbed, secrets_in
 from perdure.worker.settings import Settings
 
@@ -39,7 +39,9 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
     """
     try:
         return _traceback_of(error, settings)
-    except Exception:  # The class of the exception is the user's.
+    except BaseException as broken:  # The class of the exception is the user's.
+        if ends_process(broken):
+            raise
         return ""
 
 

@@ -56,6 +56,16 @@ class OtherText(Exception):
         return None  # type: ignore[return-value]  # noqa: PLE0307
 
 
+class ExitText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+class ExitAttributes(Exception):
+    def __getattr__(self, name: str) -> Any:
+        raise SystemExit(name)
+
+
 class NoNotes(Exception):
     @property
     def __notes__(self) -> Any:
@@ -120,6 +130,7 @@ RAISED: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (
         NoText, NoTextToRetry, NoFatalText, OtherText, NoNotes, NoAttributes, OddSyntax, Caused,
+        ExitText, ExitAttributes,
     )
 }  # fmt: skip
 RETURNED = {kind.__name__: kind for kind in (NoRepr, NoTruth, NoItems, NoAwaiting)}
@@ -247,7 +258,7 @@ def test_a_round_settles_whatever_the_users_classes_raise(
         run = client.submit(flow, kind)
         try:
             driver.play()
-        except Exception as error:  # Its text would fail pytest.
+        except (Exception, SystemExit) as error:  # Its text would fail pytest.
             raise AssertionError(f"the round raised {type(error).__name__}") from None
         done = client.get(run.id)
         assert done.phase in ("errored", "completed", "interrupted", "waiting"), done.phase
