@@ -11,10 +11,13 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal
+
+from perdure.flows.core.errors import described, formattable
 
 LogFormat = Literal["text", "json"]
 
@@ -72,7 +75,39 @@ def round_logger() -> RoundLogger:
     return RoundLogger(_of_flows, dict(_about.get()))
 
 
-class TextFormatter(logging.Formatter):
+def log_safely(
+    logger: logging.Logger,
+    level: int,
+    message: str,
+    *args: Any,
+    error: BaseException | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Log a line about a failed round. It never raises, so no log handler can undo a settlement.
+
+    Args:
+        error: the exception for ``exc_info``. If it cannot be formatted, or a handler raises, the
+            line is logged without it.
+    """
+    try:
+        logger.log(level, message, *args, exc_info=formattable(error), extra=extra, stacklevel=2)
+    except Exception:
+        with suppress(Exception):
+            logger.log(level, message, *args, extra=extra, stacklevel=2)
+
+
+class _Formatter(logging.Formatter):
+    """Log format that loses no line to an exception that Python cannot format."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        """Return an exception's traceback. If it cannot be made, return that as text."""
+        try:
+            return super().formatException(ei)
+        except Exception as broken:
+            return f"its traceback cannot be made ({type(broken).__name__})"
+
+
+class TextFormatter(_Formatter):
     """Log format for people: time, level, logger, message.
 
     Args:
@@ -94,7 +129,7 @@ class TextFormatter(logging.Formatter):
         return _harmless(super().format(_without_needless_traceback(record)))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """Log format with one JSON object per line.
 
     The object has ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message`` and ``worker``.
@@ -121,9 +156,17 @@ class JsonFormatter(logging.Formatter):
             if name not in ORDINARY and name not in ("time", "level", "logger")
         }
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            line["error"] = described(record.exc_info[1])
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return json.dumps(line, default=_text_of)
+
+
+def _text_of(value: Any) -> str:
+    """Return the text of a fact that is no JSON. Its class may be the user's."""
+    try:
+        return str(value)
+    except Exception as broken:
+        return f"{type(value).__name__}: its text cannot be made ({type(broken).__name__})"
 
 
 def set_up_logging(

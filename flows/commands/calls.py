@@ -45,17 +45,21 @@ def call(
     result = function(*args, **(named or {}))
     # Most results are dicts, for which the slower isawaitable need not be asked.
     if type(result) is not dict and inspect.isawaitable(result):
-        return run(_finish(result, context))
+        return run(_finish(result, context), context.cancelled)
     return result
 
 
 async def _finish(work: Awaitable[Any], context: RoundContext) -> Any:
     task = asyncio.ensure_future(work)
     is_cancelling = False
-    while not task.done():
-        await asyncio.wait({task}, timeout=POLL_SECONDS)
-        if context.cancelled.is_set() and not is_cancelling:
-            is_cancelling = task.cancel()  # Only once: a second time would break its clean-up.
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=POLL_SECONDS)
+            if context.cancelled.is_set() and not is_cancelling:
+                is_cancelling = task.cancel()  # Only once: a second time would break its clean-up.
+    except asyncio.CancelledError:  # No thread waits for the work any more.
+        task.cancel()
+        raise
     if not task.cancelled():
         return task.result()
     if is_cancelling:

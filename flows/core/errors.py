@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import traceback
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -214,13 +215,31 @@ def text_of(error: BaseException) -> str:
     """
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:
+        if ends_process(broken):
+            raise
         return f"its message cannot be made ({type(broken).__name__})"
 
 
 def described(error: BaseException) -> str:
     """Return the class of an exception, and its message: ``ValueError: its message``."""
     return f"{type(error).__name__}: {text_of(error)}"
+
+
+def formattable(error: BaseException | None) -> BaseException | None:
+    """Return an exception for ``exc_info`` of a log line. None if Python cannot format it.
+
+    Its class may be the user's. Python's own log handlers drop the line of such an exception, or
+    raise an error themselves.
+    """
+    try:
+        if error is not None:
+            traceback.format_exception(error)
+    except BaseException as broken:
+        if ends_process(broken):
+            raise
+        return None
+    return error
 
 
 class ProcessEnd(BaseException):

@@ -263,7 +263,8 @@ def numbered(step: int, number: int, name: str) -> str:
     long is cut before its suffix.
 
     Args:
-        number: 1 for the first file of this name in the step, 2 for the second, and so on.
+        number: 1 for the first file of this name in the step, 2 for the second, and so on. Numbers
+            whose names are those of submitted files are left out.
     """
     beginning = f"{step}-" if number == 1 else f"{step}-{number}-"
     room = MOST_OF_A_NAME - len(beginning)

@@ -17,7 +17,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.errors import UnstorableValue, described
 from perdure.flows.core.files import File
 
 
@@ -85,7 +85,7 @@ def storable(value: Any, what: str) -> Any:
     try:
         return _copy_plain(value, 0)
     except (_NotPlain, UnicodeEncodeError):
-        plain = _plain(value, what, "", 0)
+        plain = _plain_of_user(value, what)
     try:
         text = _encode_plain(plain)
         text.encode("utf-8")
@@ -97,6 +97,18 @@ def storable(value: Any, what: str) -> Any:
     if back != plain:
         raise UnstorableValue(f"{what} would not read back equal from JSON; use JSON values only")
     return plain
+
+
+def _plain_of_user(value: Any, what: str) -> Any:
+    """Convert a value whose classes may be the user's, and may raise anything."""
+    try:
+        return _plain(value, what, "", 0)
+    except UnstorableValue:
+        raise
+    except Exception as error:
+        raise UnstorableValue(
+            f"{what} cannot be stored as JSON: its class raised {described(error)}"
+        ) from error
 
 
 class _NotPlain(Exception):

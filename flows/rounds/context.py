@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 from perdure.flows.core.errors import (
@@ -181,6 +182,7 @@ class RoundContext(RoundWithChildren[Deps]):
         If the reference is in an observation, the flow's model sees the file in its next request.
         If it is in the answer, clients find the file by it (``Client.file``). A command may also
         return the file itself. The file's name in the run begins with the step.
+        It is never the name of a submitted file.
 
         Raises:
             InvalidInput: the files of this round are too many or too large together.
@@ -190,14 +192,15 @@ class RoundContext(RoundWithChildren[Deps]):
         files = list(self.attached.values())
         if file not in files:
             check_together([*files, file])
-        number = 1
+        submitted = {each.name for each in self.files}
         # Steps that run at once may attach files of one name.
-        while True:
+        for number in count(1):
             name = numbered(self.step, number, file.name)
+            if name in submitted:
+                continue
             kept = self.attached.setdefault(name, file)
             if kept == file:
                 break
-            number += 1
         if kept is file and name not in self.attaching:
             self.attaching.append(name)
         if self.committed.get(ONLY):

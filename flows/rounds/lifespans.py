@@ -24,7 +24,13 @@ from contextlib import (
 from typing import Any, Generic, Protocol, TypeVar, overload
 from weakref import WeakSet
 
-from perdure.flows.core.errors import FatalError, InvalidFlow, RetryableError, described
+from perdure.flows.core.errors import (
+    FatalError,
+    InvalidFlow,
+    RetryableError,
+    described,
+    formattable,
+)
 from perdure.flows.core.event_loop import event_loop, submit
 from perdure.flows.core.names import Names
 from perdure.flows.core.summaries import safe_text
@@ -215,8 +221,13 @@ def close_lifespans() -> None:
     for each in reversed(list(_open_ones)):
         try:
             each.close()
-        except Exception:
-            logger.exception("the lifespan %r could not be closed", each.name)
+        except Exception as error:
+            logger.error(
+                "the lifespan %r could not be closed: %s",
+                each.name,
+                described(error),
+                exc_info=formattable(error),
+            )
 
 
 def _forget_parent() -> None:

@@ -17,7 +17,7 @@ from contextvars import Context
 from typing import Any, NoReturn
 from weakref import WeakSet
 
-from perdure.flows.core.errors import FatalError
+from perdure.flows.core.errors import FatalError, ends_process
 
 
 class _NumberedFuture(asyncio.Future[Any]):
@@ -78,9 +78,17 @@ class ReplayLoop(asyncio.AbstractEventLoop):
             while self._ready:
                 handle = self._ready.popleft()
                 if not handle.cancelled():
-                    handle._run()
+                    self._run(handle)
         finally:
             events._set_running_loop(before)
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        try:
+            handle._run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # asyncio raises these out of the loop. The task that raised it has it, too.
+            if ends_process(error):
+                raise
 
     def is_idle(self) -> bool:
         """Return whether no callback is ready besides the running one."""

@@ -126,6 +126,10 @@ class WorkflowRound:
         self.new += got
         return got
 
+    def has_finished(self) -> bool:
+        """Return whether this round has finished requests, and none has failed."""
+        return bool(self.new) and all(entry.error is None for entry in self.new)
+
     def check_begun(self, due: Sequence[Request]) -> None:
         """Raise Diverged unless the function comes to all requests that the round has begun.
 

@@ -8,6 +8,7 @@ run again.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +19,9 @@ from pydantic import BaseModel, ConfigDict, create_model
 from perdure.flows.core.answer_types import AnswerType
 from perdure.flows.core.errors import (
     FatalError,
-    InvalidAnswer,
     InvalidFlow,
     Remedy,
     RoundStopped,
-    UnstorableValue,
     described,
     ends_process,
     remedy_of,
@@ -109,6 +108,14 @@ class WorkflowFlow(Flow):
                 return this_round.commit(this_round.node, {})
             this_round.check_begun(())
             return Renew(restart.inputs, values={})
+        except _CaughtEnd:
+            raise
+        except BaseException as error:
+            if ends_process(error) or not this_round.has_finished():
+                raise
+            # The next round comes to the same end, and then has nothing that would be lost.
+            context.mailbox.parked = None
+            return this_round.commit(this_round.node, {})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
         """Return the next step's retry policy, completed by the flow's."""
@@ -181,8 +188,7 @@ class WorkflowFlow(Flow):
             script.check()
             if script.has_entries_left():
                 raise script.diverged("its end")
-            if (error := script.task.exception()) is None:
-                _check_awaited(script)
+            if (error := _error_of(script)) is None:
                 return self._end(this_round, script, script.task.result())
             error = _without_restarts(error)
             if not isinstance(error, Exception):
@@ -213,7 +219,7 @@ class WorkflowFlow(Flow):
         this_round.check_begun(())
         try:
             plain = self._plain_answer(answer, script.context)
-        except (InvalidAnswer, UnstorableValue) as error:
+        except Exception as error:  # The classes of the answer are the user's.
             return self._failed(this_round, script, error)
         turns, artifacts = this_round.turns()
         output = output_of(plain, self.text, script.context)
@@ -232,10 +238,10 @@ class WorkflowFlow(Flow):
         The finished steps of the round are committed first. A failed step is not committed: a retry
         of the run by a person tries it again.
         """
-        if this_round.new and all(entry.error is None for entry in this_round.new):
+        if this_round.has_finished():
             script.drop_last_refusals()
             return this_round.commit(this_round.node, {})
-        if isinstance(error, FatalError | InvalidFlow | RoundStopped) or ends_process(error):
+        if isinstance(error, FatalError | InvalidFlow | RoundStopped):
             raise error
         context, uncommitted = script.context, {entry.key: entry for entry in this_round.new}
         text = f"run {context.run_id}, step {context.step}: {_description_of(error)}"
@@ -314,22 +320,32 @@ def _failures_behind(error: BaseException) -> list[StepFailed]:
     return [each for each in errors if isinstance(each, StepFailed)]
 
 
+class _CaughtEnd(FatalError):
+    """Raised for a function that caught the end of its round. Nothing of the round is committed."""
+
+
 def _went_on(context: RoundContext) -> FatalError:
-    return FatalError(
+    return _CaughtEnd(
         f"run {context.run_id}, step {context.step}: the workflow's function caught the end of its "
         "round (a BaseException) and went on. Catch Exception instead of everything, or raise it "
         "again"
     )
 
 
-def _check_awaited(script: LiveScript) -> None:
-    """Raise FatalError if the function ended without awaiting its requests."""
-    if script.left_out:
-        raise FatalError(
-            f"run {script.context.run_id}, step {script.context.step}: the workflow's function "
-            f"ended and has never awaited {', '.join(script.left_out)}. Write `await` before it, "
-            "or cancel its task"
-        )
+def _error_of(script: LiveScript) -> BaseException | None:
+    """Return the error with which a coroutine has ended. None if it ended well.
+
+    An end without awaiting a request is an error, too.
+    """
+    if script.task.cancelled():
+        return asyncio.CancelledError("the workflow's function was cancelled by its own code")
+    if (error := script.task.exception()) is not None or not script.left_out:
+        return error
+    return FatalError(
+        f"run {script.context.run_id}, step {script.context.step}: the workflow's function "
+        f"ended and has never awaited {', '.join(script.left_out)}. Write `await` before it, "
+        "or cancel its task"
+    )
 
 
 @overload

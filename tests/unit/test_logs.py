@@ -59,6 +59,27 @@ def test_an_exception_is_part_of_its_line() -> None:
     assert made["error"] == "ValueError: no" and made["traceback"].startswith("Traceback")
 
 
+class Unsayable(Exception):
+    """An exception without a text, which Python cannot format."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def test_a_line_is_written_whatever_the_class_of_its_exception_raises() -> None:
+    error = Unsayable()
+    made = line(record("it failed", exc_info=(Unsayable, error, None), till=error))
+    assert (made["message"], made["error"]) == (
+        "it failed",
+        "Unsayable: its message cannot be made (RuntimeError)",
+    )
+    text = TextFormatter().format(record("it failed", exc_info=(Unsayable, error, None)))
+    assert "it failed" in text
+
+
 def test_a_lost_connection_is_told_without_traceback_in_both_formats() -> None:
     for formatter in (JsonFormatter(), TextFormatter()):
         try:

@@ -13,6 +13,7 @@ from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.fast_path import NO_FAST_PATH, CommitResult, FastPath, RoundCommit
 from perdure.worker.engine.round import Round
+from perdure.worker.logs import log_safely
 from perdure.worker.messaging.callbacks import ENDS, ON_END, Callbacks
 from perdure.worker.messaging.follow_ups import FollowUps
 from perdure.worker.messaging.publisher import LazyMessage, Publisher, RoundMessage
@@ -234,12 +235,14 @@ def _log_errored(record: Record, settlement: Settlement) -> None:
     Error trackers read this line.
     """
     flow = record.fields.get("flow", "?")
-    logger.error(
+    log_safely(
+        logger,
+        logging.ERROR,
         "run %s of flow %s ended errored: %s",
         record.id,
         flow,
         settlement.options.get("error", ""),
-        exc_info=settlement.raised,
+        error=settlement.raised,
         extra={
             "run_id": record.id,
             "flow": flow,

@@ -131,7 +131,9 @@ class StoreJournal(Journal):
             )
         if word == "large":
             same = is_large and detail == self._digest(name, text)
-            return super().record(name, text if same else self._large(name, detail))
+            with self._reporting_broken():
+                stored = text if same else self._large(name, detail)
+            return super().record(name, stored)
         if word == "full":
             raise FatalError(
                 f"{self._where}: {name!r} is not recorded, "
@@ -139,7 +141,9 @@ class StoreJournal(Journal):
             )
         if word != "ok":
             raise self._error(word, f"the result {name!r} was not recorded", detail)
-        return super().record(name, self._unpacked(name, detail))
+        with self._reporting_broken():
+            stored = self._unpacked(name, detail)
+        return super().record(name, stored)
 
     def packed(self, name: str, text: str) -> str:
         """Return a result as it is stored: digest, space and text."""
@@ -149,7 +153,7 @@ class StoreJournal(Journal):
     def _reporting_broken(self) -> Iterator[None]:
         try:
             yield
-        except (StoreUnavailable, NotReplicated) as error:
+        except (StoreUnavailable, NotReplicated, DamagedRun) as error:
             self._broken(error)
             raise
 

@@ -163,15 +163,18 @@ class NodeRunner:
             recorded: The spending of the round's lost attempts on the results that they recorded.
         """
         record, lease, flow, context = round_.record, round_.lease, round_.flow, round_.context
+        is_playing = False
         try:
             if too_late(round_.claim.now, record.deadline):
                 raise FatalError("the deadline of the run passed before this round could start")
             own_limit = flow.time_limit(context.node, record.values)
             if own_limit is not None:
                 self._heartbeat.limit(lease, own_limit)
+            is_playing = True
             if flow.lifespan is not None:
                 context = altered(context, deps=flow.lifespan.open())
             outcome = flow.play(context.node, context)
+            is_playing = False
             if lease.broken is not None:
                 raise lease.broken
             if context.mailbox.parked is not None:
@@ -196,14 +199,15 @@ class NodeRunner:
             name = parked.wait.name
             over = context.journal.packed(f"~{name}", canonical(parked.wait.about))
             return park(record, parked.wait, over)
-        except DamagedRun as error:
-            return with_error(quarantine(error), error)
         # asyncio.CancelledError, GeneratorExit and sys.exit are failures of the round too.
         except BaseException as error:
             if ends_process(error):
                 raise  # a loss, not a failure of the round
             if isinstance(lease.broken, DamagedRun):
                 return with_error(quarantine(lease.broken), lease.broken)
+            if isinstance(error, DamagedRun) and not is_playing:
+                return with_error(quarantine(error), error)
+            # The node may have read another run, which is damaged. That is a failure like others.
             return self._failures.settlement(round_, error)
 
 

@@ -16,6 +16,7 @@ from perdure.flows.core.errors import (
     RetryableError,
     RoundStopped,
     described,
+    ends_process,
     text_of,
 )
 from perdure.flows.core.retry import tightening
@@ -26,6 +27,7 @@ from perdure.worker.domain.record import Record
 from perdure.worker.domain.settlement import GIVE_BACK, Settlement, with_options
 from perdure.worker.engine.round import Round
 from perdure.worker.engine.traceback_text import traceback_of, without_secrets
+from perdure.worker.logs import log_safely
 from perdure.worker.settings import Settings
 
 logger = logging.getLogger("perdure.rounds")
@@ -51,11 +53,14 @@ class RoundFailures:
         """
         try:
             return self._decided(round_, error)
-        except Exception:
+        except BaseException as broken:
+            if ends_process(broken):
+                raise
             record = round_.record
-            logger.exception(
+            log_safely(
+                logger, logging.ERROR,
                 "run %s, step %d, node %s: what follows from %s cannot be decided, so the run ends",
-                record.id, record.step, record.node, type(error).__name__,
+                record.id, record.step, record.node, type(error).__name__, error=broken,
             )  # fmt: skip
             plain = FatalError(
                 f"{type(error).__name__} was raised, and what follows from it could not be "
@@ -73,8 +78,12 @@ class RoundFailures:
             )
             error.__cause__ = cause  # where the round was
         elif isinstance(error, RoundStopped):
-            logger.info(
-                "%s: the round was cancelled, its result is not wanted: %s", where, text_of(error)
+            log_safely(
+                logger,
+                logging.INFO,
+                "%s: the round was cancelled, its result is not wanted: %s",
+                where,
+                text_of(error),
             )
             if lease.lost or lease.signals.stop_requested:
                 # The store turns it into the requested stop, or fences it.
@@ -86,21 +95,32 @@ class RoundFailures:
             waiting = self._without_secrets(
                 wait_for_code(record, error, self._settings, random.random())
             )
-            logger.warning(
+            log_safely(
+                logger,
+                logging.WARNING,
                 "%s The run waits for a worker whose code fits",
                 ended(str(waiting.options["error"])),
             )
             return with_error(waiting, error)
         elif isinstance(error, RetryableError) and not error.counts:
-            logger.info("%s: waits for its provider: %s", where, text_of(error))
+            log_safely(
+                logger, logging.INFO, "%s: waits for its provider: %s", where, text_of(error)
+            )
         else:
-            logger.warning("%s: the round failed: %s", where, described(error), exc_info=error)
+            text = described(error)
+            log_safely(
+                logger, logging.WARNING, "%s: the round failed: %s", where, text, error=error
+            )
         try:
             retry = flow.retry_of(record.node, record.values)
             bounds = tightening(record.json("retry", None))
-        except Exception:
-            logger.exception(
-                "%s: its retry policy cannot be read, so the worker's settings apply", where
+        except Exception as broken:
+            log_safely(
+                logger,
+                logging.ERROR,
+                "%s: its retry policy cannot be read, so the worker's settings apply",
+                where,
+                error=broken,
             )
             retry = bounds = None
         settlement = failure(record, error, self._settings, random.random(), retry, bounds)

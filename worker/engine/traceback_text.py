@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 from perdure import flows
-from perdure.flows.core.errors import FatalError, RetryableError
+from perdure.flows.core.errors import FatalError, RetryableError, ends_process
 from perdure.flows.core.secrets import HIDDEN, known_secrets, scrubbed, secrets_in
 from perdure.worker.settings import Settings
 
@@ -42,9 +42,15 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
         exception.
     """
     try:
-        whole = traceback.TracebackException.from_exception(error, capture_locals=False)
-    except Exception:  # The class of the exception is the user's.
+        return _traceback_of(error, settings)
+    except BaseException as broken:  # The class of the exception is the user's.
+        if ends_process(broken):
+            raise
         return ""
+
+
+def _traceback_of(error: BaseException, settings: Settings) -> str:
+    whole = traceback.TracebackException.from_exception(error, capture_locals=False)
     chain = list(_chain(whole))
     if (
         isinstance(error, FatalError | RetryableError)

@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, DamagedRun, InvalidTransition, RunNotFound, VerdictCode
+from perdure import (
+    Client,
+    DamagedRun,
+    InvalidTransition,
+    Retry,
+    RunNotFound,
+    StepFailed,
+    Steps,
+    VerdictCode,
+    workflow,
+)
 from perdure.worker.store.keys import Keys
 from tests.support.cases import EachCase, cases_of
 from tests.support.damaged_runs import Damage, kept, keys, overwritten
 from tests.support.leftover_keys import keys_under
+from tests.support.round_driver import Driver
 
 __all__ = ["keys"]
 
@@ -131,3 +142,31 @@ def test_an_idempotency_key_that_is_another_runs_by_now_stays_with_it(
     client.submit("countdown", "x", run_id="second", idempotency_key="k")
     client.delete("first")
     assert client.submit("countdown", "x", idempotency_key="k").id == "second"
+
+
+#: The client with which the steps below read other runs.
+READERS: list[Client] = []
+
+
+def status_of(run_id: str) -> str:
+    return READERS[0].get(run_id).status.value
+
+
+@workflow("reads_a_run", retry=Retry(max_attempts=2, initial=0.01))
+def reads_a_run(steps: Steps, run_id: str) -> str:
+    """Reads another run in a step."""
+    try:
+        return str(steps.step(status_of, run_id, idempotent=True))
+    except StepFailed:
+        return "it cannot be read"
+
+
+def test_a_run_that_reads_a_damaged_run_is_not_damaged_itself(
+    client: Client, keys: Keys, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "READERS", [client])
+    client.submit("countdown", "x", run_id="hurt")
+    client.request_stop("hurt")
+    client._store.redis.hset(keys.run("hurt"), "step", "many")
+    reader = client.submit("reads_a_run", inputs={"run_id": "hurt"})
+    assert driver.play_to_rest(reader.id).answer == "it cannot be read"

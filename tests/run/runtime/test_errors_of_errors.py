@@ -56,10 +56,35 @@ class OtherText(Exception):
         return None  # type: ignore[return-value]  # noqa: PLE0307
 
 
+class ExitText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+class ExitAttributes(Exception):
+    def __getattr__(self, name: str) -> Any:
+        raise SystemExit(name)
+
+
 class NoNotes(Exception):
     @property
     def __notes__(self) -> Any:
         raise Broken("no notes")
+
+
+class NoAttributes(Exception):
+    """Behaves like a mapping. Python cannot format it: it looks for ``__notes__``."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+class OddSyntax(SyntaxError):
+    """Has a field that Python cannot format."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.filename, self.lineno, self.offset, self.text = "f", 1, 1, 5  # type: ignore[assignment]
 
 
 class Caused(Exception):
@@ -101,9 +126,13 @@ class NoAwaiting:
         raise Broken("no awaiting")
 
 
-RAISED = {
-    kind.__name__: kind for kind in (NoText, NoTextToRetry, NoFatalText, OtherText, NoNotes, Caused)
-}
+RAISED: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        NoText, NoTextToRetry, NoFatalText, OtherText, NoNotes, NoAttributes, OddSyntax, Caused,
+        ExitText, ExitAttributes,
+    )
+}  # fmt: skip
 RETURNED = {kind.__name__: kind for kind in (NoRepr, NoTruth, NoItems, NoAwaiting)}
 KINDS: dict[str, Any] = {**RAISED, **RETURNED}
 
@@ -223,21 +252,13 @@ FLOWS = [
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_a_round_settles_whatever_the_users_classes_raise(
-    client: Client,
-    driver: Driver,
-    each_case: EachCase,
-    monkeypatch: pytest.MonkeyPatch,
-    flow: str,
+    client: Client, driver: Driver, each_case: EachCase, flow: str
 ) -> None:
-    # The log would show the traceback. Python cannot format some of them; a worker ignores that,
-    # but pytest makes an error of it.
-    monkeypatch.setattr(logging.getLogger("perdure.rounds"), "disabled", True)
-
     def check(kind: str) -> None:
         run = client.submit(flow, kind)
         try:
             driver.play()
-        except Exception as error:  # Its text would fail pytest.
+        except (Exception, SystemExit) as error:  # Its text would fail pytest.
             raise AssertionError(f"the round raised {type(error).__name__}") from None
         done = client.get(run.id)
         assert done.phase in ("errored", "completed", "interrupted", "waiting"), done.phase
@@ -252,3 +273,26 @@ def test_the_class_of_an_exception_without_a_text_is_named(client: Client, drive
     driver.play()
     error = client.get(run.id).error
     assert error is not None and "NoText: its message cannot be made (Broken)" in error
+
+
+def test_a_round_settles_though_its_log_lines_cannot_be_written(
+    client: Client, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise Broken("no place for the line")
+
+    monkeypatch.setattr(logging.getLogger("perdure.rounds"), "handlers", [Raises()])
+    run = client.submit("odd_ring", "Caused")
+    driver.play()
+    assert (client.get(run.id).phase, client.get(run.id).details["losses"]) == ("errored", 0)
+
+
+@pytest.mark.parametrize("kind", ["NoAttributes", "OddSyntax"])
+def test_the_error_line_of_a_run_is_logged_though_its_exception_cannot_be_formatted(
+    client: Client, driver: Driver, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    client.submit("odd_ring", kind)
+    driver.play()
+    [line] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert kind in line.getMessage() and line.exc_info is None

@@ -9,6 +9,7 @@ import pytest
 
 from perdure.flows.core.cancellation import Signals
 from perdure.flows.core.errors import UnstorableValue
+from perdure.flows.core.files import File
 from perdure.flows.core.outcomes import Command
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.context import RoundContext, altered, made
@@ -74,3 +75,15 @@ def test_what_is_recorded_can_be_looked_at_without_a_call() -> None:
     assert context.once("paid", lambda: {"sum": 3}) == context.recorded("paid") == {"sum": 3}
     later = RoundContext("g", journal=Journal(recorded=context.journal.recorded))
     assert later.recorded("paid") == {"sum": 3}
+
+
+def test_an_attached_file_never_has_the_name_of_a_submitted_file() -> None:
+    submitted = [File(name, b"last week") for name in ("1-sales.txt", "1-2-sales.txt")]
+    files = tuple(each.reference for each in submitted)
+    names = []
+    for _ in range(2):  # Each attempt of the round gives the same names.
+        context = RoundContext("the goal", step=1, files=files)
+        attached = [context.attach(File("sales.txt", content)) for content in (b"1", b"2", b"1")]
+        names.append([each["file"] for each in attached])
+        assert context.file("1-3-sales.txt").content == b"1"
+    assert names == [["1-3-sales.txt", "1-4-sales.txt", "1-3-sales.txt"]] * 2

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_serializer
 
 from perdure import (
     Advance,
@@ -21,10 +23,12 @@ from perdure import (
     StepFailed,
     Steps,
     Turn,
+    UnstorableValue,
     make,
     workflow,
 )
 from perdure.flows.rounds import registry
+from perdure.flows.rounds.waits import Parked
 from tests.support.flow_registry import own_registry
 
 #: The finished steps of a test.
@@ -297,3 +301,90 @@ def test_a_task_that_no_code_awaits_is_no_success(is_kept_in_a_set: bool) -> Non
             await steps.step(did, name, name=name)
 
     assert "has never awaited" in error_of(forgets)
+
+
+# Finished steps
+
+
+class Receipt(BaseModel):
+    """An answer that cannot be written as JSON."""
+
+    items: int = 0
+
+    @field_serializer("items")
+    def write(self, items: int) -> float:
+        return 12 / items
+
+
+def answers_what_has_no_json(steps: Steps) -> Any:
+    steps.step(did, "charge")
+    return Receipt()
+
+
+def answers_a_type_that_has_no_json(steps: Steps) -> Receipt:
+    steps.step(did, "charge")
+    return Receipt()
+
+
+def exits(steps: Steps) -> None:
+    steps.step(did, "charge")
+    sys.exit("no stock")
+
+
+def is_closed(steps: Steps) -> None:
+    steps.step(did, "charge")
+    raise GeneratorExit
+
+
+def waits_by_its_context(steps: Steps) -> None:
+    steps.step(did, "charge")
+    steps.context.sleep("1h")
+
+
+async def exits_in_a_task(steps: AsyncSteps) -> None:
+    async def ends() -> None:
+        await steps.step(did, "charge")
+        sys.exit("no stock")
+
+    await asyncio.create_task(ends())
+
+
+async def cancels_itself(steps: AsyncSteps) -> None:
+    await steps.step(did, "charge")
+    raise asyncio.CancelledError
+
+
+async def naps(steps: AsyncSteps) -> None:
+    await steps.step(did, "charge")
+    await asyncio.get_running_loop().create_future()
+
+
+async def forgets_to_await(steps: AsyncSteps) -> None:
+    await steps.step(did, "charge")
+    steps.step(did, "notify")  # type: ignore[unused-coroutine]
+
+
+@pytest.mark.filterwarnings("ignore:.*was never awaited")
+@pytest.mark.parametrize(
+    ("function", "raised"),
+    [
+        (answers_what_has_no_json, UnstorableValue),
+        (answers_a_type_that_has_no_json, FatalError),
+        (exits, SystemExit),
+        (is_closed, GeneratorExit),
+        (waits_by_its_context, Parked),
+        (exits_in_a_task, SystemExit),
+        (cancels_itself, asyncio.CancelledError),
+        (naps, FatalError),
+        (forgets_to_await, FatalError),
+    ],
+)
+def test_finished_steps_are_committed_before_whatever_ends_the_function(
+    function: Callable[..., Any], raised: type[BaseException]
+) -> None:
+    committed = play(function)
+    assert isinstance(committed, Advance)
+    assert [turn.command.name for turn in committed.turns if turn.command] == ["did"]
+    with pytest.raises(raised):
+        play(function, committed.turns)
+    assert DONE == ["charge"]
