@@ -201,7 +201,7 @@ class ModelController(Controller):
         is_answer = tools and policy != "ask" and is_in_words(reply, names)
         if is_answer and len(reply.text) <= MAX_LENGTH:
             return decided(policy, reply, beside(reply), context)
-        decisions = decisions_of(reply, names)
+        decisions = decisions_of(reply, names, tools)
         if len(decisions) > 1:
             return decisions
         if isinstance(decisions[0], BadReply):

@@ -28,6 +28,8 @@ _MARK = re.compile(
 )
 #: A whole reply in a fence of three backticks.
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+#: The beginning of an object in JSON.
+_COMMAND = re.compile(r"\{\s*\"\w+\"\s*:")
 #: A call as in Python, alone or in a list. The name is the group.
 _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w.-]*)\(.*\)\s*\]?", re.DOTALL)
 #: The keys of a call's name and arguments in JSON.
@@ -50,6 +52,20 @@ def is_leaked_call(text: str, names: Collection[str]) -> bool:
     if python is not None and python[1] in names:
         return True
     return any(_is_call(value, names) for value in _values(body))
+
+
+def is_command(text: str) -> bool:
+    """Return whether a text is a command in the JSON format and nothing else.
+
+    It may stand in a fence, and its end may be missing.
+    """
+    fenced = _FENCE.fullmatch(text.strip())
+    body = fenced[1] if fenced else text.strip()
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return _COMMAND.match(body) is not None and '"command_args"' in body
+    return isinstance(value, Mapping) and {"command", "command_args"} <= value.keys()
 
 
 def _values(text: str) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from perdure.flows.commands.replies import MOST_CALLS, read_reply
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
 from perdure.flows.controllers.model.history_window import SUMMARY
-from perdure.flows.controllers.model.leaked_calls import is_leaked_call
+from perdure.flows.controllers.model.leaked_calls import is_command, is_leaked_call
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.answer_types import takes_text
 from perdure.flows.core.errors import BadReply
@@ -46,16 +46,16 @@ QUESTION = (
 
 
 def is_in_words(reply: Reply, names: ToolNames) -> bool:
-    """Return whether a reply is complete and only text.
+    """Return whether a reply is complete and only text. The commands were offered as tools.
 
-    Half a command in the JSON format does not count as text, nor does a call that the server left
-    in the text.
+    A text that is a command in the JSON format does not count, nor does a call that the server left
+    in the text. JSON within other text belongs to the text.
     """
     return (
         not reply.calls
         and reply.ended == "stop"
         and bool(reply.text.strip())
-        and '"command"' not in reply.text
+        and not is_command(reply.text)
         and not is_leaked_call(reply.text, names.tools)
     )
 
@@ -163,11 +163,17 @@ MAX_LENGTH = 100_000
 THOUGHT_LENGTH, EXCERPT_LENGTH = 8_000, 200
 #: Maximum characters of a call's id. Providers' ids have about thirty, and some providers join two.
 ID_LENGTH = 200
+#: Reasons why a reply ended of replies that are complete.
+WHOLE = ("stop", "tool_call")
 ADVICE = "call one of the commands; call finish with the answer when the goal is met"
 
 
-def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
+def decisions_of(reply: Reply, names: ToolNames, tools: bool = False) -> list[Command | BadReply]:
     """Parse a reply to commands. A BadReply takes the place of each invalid call.
+
+    Args:
+        tools: Whether the commands were offered as tools. Then no text is a command, because the
+            model may quote one.
 
     Raises:
         BadReply: The whole reply is invalid: it is too long, empty, or calls no command.
@@ -191,28 +197,33 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
         why = f"its provider refused what the model wrote ({reply.fault})" if reply.fault else why
         raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
     extras = beside(reply)
-    is_leaked = is_leaked_call(reply.text, names.tools)
+    if reply.ended not in WHOLE:
+        excerpt = safe_text(repr(reply.text), EXCERPT_LENGTH)
+        raise bad(BadReply(f"the reply {_cut(reply)}: {excerpt}; {ADVICE}"), extras)
+    is_leaked = is_leaked_call(reply.text, names.tools) or (tools and is_command(reply.text))
     what = "has a call as text, so it calls no command" if is_leaked else "calls no command"
     uncalled = BadReply(
         f"the reply {what}: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"
     )
-    if "{" not in reply.text:
+    if tools or "{" not in reply.text:
         raise bad(uncalled, extras)
     try:
         decided = read_reply(reply.text)
     except BadReply as error:
         if is_leaked and error.command is None:
             raise bad(uncalled, extras) from error
-        cut = (
-            "; it was cut off at its limit of tokens (max_tokens)"
-            if reply.ended == "length"
-            else ""
-        )
-        raise bad(BadReply(f"{error}{cut}", error.command), extras) from error
+        raise bad(BadReply(str(error), error.command), extras) from error
     if not isinstance(decided, Command):
         raise bad(BadReply(f"the reply calls no command; {ADVICE}"), extras)
     drop = {name: extras[name] for name in (MARK_OF_DROP,) if name in extras}
     return [replace(decided, name=names.command(decided.name), extras={**decided.extras, **drop})]
+
+
+def _cut(reply: Reply) -> str:
+    """Return how a reply that is not complete ended."""
+    if reply.ended == "length":
+        return "was cut off at its limit of tokens (max_tokens)"
+    return f"ended early ({safe_text(reply.ended, EXCERPT_LENGTH)})"
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
@@ -220,11 +231,11 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
     extras = beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
-    is_cut = reply.ended == "length"
+    is_whole = reply.ended in WHOLE
     try:
-        args = json.loads(call.arguments or ("" if is_cut else "{}"))  # a cut reply lacks them
+        args = json.loads(call.arguments or ("{}" if is_whole else ""))  # a cut reply lacks them
     except (ValueError, RecursionError) as error:
-        cut = "; the reply was cut off at its limit of tokens (max_tokens)" if is_cut else ""
+        cut = "" if is_whole else f"; the reply {_cut(reply)}"
         excerpt = safe_text(repr(call.arguments), EXCERPT_LENGTH)
         return BadReply(
             f"the arguments of command {name!r} are not JSON ({error}): {excerpt}{cut}; "

@@ -171,6 +171,7 @@ def lacks_reason_only(error: ModelAPIError) -> bool:
 #: Reasons of servers that the library does not know. The reply was cut, or did not end well. All
 #: others, such as ``eos``, ``end`` and ``stop_sequence``, end a whole reply.
 _CUT = re.compile(r"length|max|limit|truncat|context", re.IGNORECASE)
+_TOOL = re.compile(r"(tool|function)[ _-]?(calls?|uses?)?\Z", re.IGNORECASE)
 _NOT_WHOLE = re.compile(
     r"abort|cancel|error|fail|unload|overload|time.?out|filter|safety|block|refus|sensitive"
     r"|recitation|other|unspecified|unknown|malformed|unexpected|insufficient|resource"
@@ -199,7 +200,8 @@ def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
         return response.finish_reason
     # The provider may give a reason that the library does not know.
     if raw := (response.provider_details or {}).get("finish_reason"):
-        return _meaning_of(str(raw))
+        is_tool = response.tool_calls and _TOOL.match(str(raw))
+        return "tool_call" if is_tool else _meaning_of(str(raw))
     if response.state == "suspended":  # it continues in another request
         return "stop"
     if is_done:

@@ -190,6 +190,11 @@ def test_a_reply_of_any_protocol_is_whole_with_a_reason_or_while_it_is_suspended
             "aborted",
         ),
         (theirs.ModelResponse(parts), True, "tool_call"),
+        (
+            theirs.ModelResponse(parts, provider_details={"finish_reason": "tool_use"}),
+            True,
+            "tool_call",
+        ),
         (theirs.ModelResponse([theirs.TextPart("words")]), True, "stop"),
     ):
         assert reason_of(response, "m", is_done) == reason
