@@ -125,7 +125,7 @@ def test_a_text_in_the_seeds_format_is_taken() -> None:
 def test_a_command_that_a_cut_text_quotes_is_not_carried_out(ended: str, tools: bool) -> None:
     text = f'Wrong would be {ONE}. Right is: {{"command": "fin'
     for said in (text, ONE):
-        with pytest.raises(BadReply, match="cut off at its limit|ended early"):
+        with pytest.raises(BadReply, match=r"cut off at its limit|ended early"):
             decisions_of(Reply(said, ended=ended), NAMES, tools)
 
 
