@@ -38,7 +38,7 @@ from perdure.flows.controllers.model.chat import (
     UserMessage,
 )
 from perdure.flows.controllers.model.endpoint import Target
-from perdure.flows.controllers.model.errors import failed, no_reply
+from perdure.flows.controllers.model.errors import error_of_event, failed, no_reply, refusal_of
 from perdure.flows.controllers.model.parse_reply import told_apart
 from perdure.flows.controllers.model.prompt_cache import content_of, is_asked_for, with_caching
 from perdure.flows.controllers.model.provider_clients import (
@@ -89,7 +89,7 @@ class LibraryModel:
         self._target = target
         self._format = reply_format
         self._done = done
-        self._has_answered = False
+        self._has_answered = self._has_content = False
 
     @property
     def name(self) -> str:
@@ -124,6 +124,11 @@ class LibraryModel:
             raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
+            if self._done.error is not None and not isinstance(error, ModelHTTPError):
+                error = error_of_event(self._done.error, self._model.model_name)
+            if words := refusal_of(error, self._target.secrets()):
+                usage = None if self._has_content else Usage(0, 0, 0.0)
+                return Reply("", (), usage, self._model.model_name, "content_filter", refusal=words)
             if self._done.is_no_reply:
                 raise no_reply(self._done.body, error, name, self._target.secrets()) from None
             if self._target.model is None and self._target.url is not None:
@@ -137,7 +142,14 @@ class LibraryModel:
             if files and not self._has_answered and is_refused_here(error):
                 # As any other request that cannot be sent.
                 error = ValueError(f"{type(error).__name__}: {error}")
-            failure = failed(error, name, self._target.secrets(), self._format, self._has_answered)
+            failure = failed(
+                error,
+                name,
+                self._target.secrets(),
+                self._format,
+                self._has_answered,
+                self._has_content,
+            )
             # The cause is suppressed, because it may show the key.
             raise with_files_named(failure, files) from None
 
@@ -176,6 +188,8 @@ class LibraryModel:
             try:
                 async for event in events:
                     piece = _piece(event, tools_of)
+                    if piece is not None and (piece.text or piece.tool):
+                        self._has_content = True
                     if piece is not None and piece.text:
                         on_piece(piece)
             except ModelAPIError as error:
@@ -192,6 +206,8 @@ class LibraryModel:
                 raise ModelHTTPError(
                     400, self._model.model_name, {"error": self._done.refused_call}
                 )
+            if self._done.error is not None:
+                raise error_of_event(self._done.error, self._model.model_name)
             response = events.get()
             ended = reason_of(response, self._model.model_name, self._done.is_seen)
             return _reply(response, self._model.model_name, ended, self._target.secrets())

@@ -28,16 +28,18 @@ DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
 #: Bytes kept of a chunk, so that the line is found if two chunks share it.
 KEPT = max(map(len, DONE)) - 1
 
-#: Content types of event streams.
-STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
+#: Content type of event streams, and those of other streams.
+EVENT_STREAM, STREAMS = "event-stream", ("x-ndjson", "amazon.eventstream")
 #: The beginnings of an event stream.
-EVENTS = (b"data:", b"event:", b"id:", b":")
+EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 #: Bytes kept of a body that is not a stream, and names in JSON that distinguish an error from a
 #: reply.
 BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
 #: The code in an event by which Groq refuses a call of its model. The number limits the bytes of an
 #: event that are searched for it.
 REFUSED_CALL, EVENT = b'"tool_use_failed"', 65_536
+#: What an event of vLLM has that is an error. The libraries take it for a piece without content.
+ERROR_EVENT = re.compile(rb'"(?:object|type)"\s*:\s*"error"')
 #: Reasons of refusals that the library does not know as such.
 REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
 
@@ -47,15 +49,19 @@ class DoneMarker:
 
     Attributes:
         is_seen: Whether the response contained ``data: [DONE]``.
-        is_stream: Whether the response was an event stream, or had an error status.
-        body: The beginning of a response that was not an event stream.
+        is_stream: Whether the response was a stream, or had an error status. Servers also send
+            pages and errors as event streams, so the beginning of an event stream is in ``body``.
+        body: The beginning of a response that was not another stream.
         refused_call: The error by which the provider refused the model's call in the stream; else
             None.
+        error: The first event of the stream that is an error of the model's server; else None.
     """
 
     def __init__(self) -> None:
         self.is_seen, self.is_stream, self.body = False, True, b""
         self.refused_call: dict[str, Any] | None = None
+        self.error: dict[str, Any] | None = None
+        self._has_events = False
 
     @property
     def is_no_reply(self) -> bool:
@@ -67,6 +73,8 @@ class DoneMarker:
         # Some servers use another content type for streams.
         if self.is_stream or text.startswith(EVENTS):
             return False
+        if self._has_events and any(each.startswith(text) for each in EVENTS):
+            return False  # it was cut
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
@@ -74,9 +82,11 @@ class DoneMarker:
 
         The bytes are passed on unchanged, without a byte order mark at their beginning.
         """
-        self.is_seen, self.body, self.refused_call = False, b"", None
+        self.is_seen, self.body, self.refused_call, self.error = False, b"", None, None
+        content_type = response.headers.get("content-type", "")
+        self._has_events = EVENT_STREAM in content_type
         self.is_stream = response.status_code >= 300 or any(
-            kind in response.headers.get("content-type", "") for kind in STREAMS
+            kind in content_type for kind in STREAMS
         )
         pieces = response.aiter_bytes
 
@@ -88,7 +98,7 @@ class DoneMarker:
                 *lines, line = (line + piece).split(b"\n")
                 line = line[:EVENT]
                 for each in lines:
-                    self._look_for_refusal(each)
+                    self._look_for_error(each)
                 if not self.is_stream and len(self.body) < BODY:
                     self.body += piece[:BODY]
                 if not self.is_seen:
@@ -99,13 +109,16 @@ class DoneMarker:
 
         response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
 
-    def _look_for_refusal(self, line: bytes) -> None:
-        if REFUSED_CALL not in line or not line.startswith(b"data:"):
+    def _look_for_error(self, line: bytes) -> None:
+        is_call = REFUSED_CALL in line
+        if not line.startswith(b"data:") or not (is_call or ERROR_EVENT.search(line)):
             return
         try:
             event = json.loads(line[5:])
-        except ValueError:
+        except (ValueError, RecursionError):
             return
+        if isinstance(event, dict) and self.error is None and "choices" not in event:
+            self.error = event if "error" in (event.get("object"), event.get("type")) else None
         error = event.get("error") if isinstance(event, dict) else None
         if isinstance(error, dict) and error.get("code") == "tool_use_failed":
             self.refused_call = error
