@@ -163,6 +163,9 @@ MAX_LENGTH = 100_000
 THOUGHT_LENGTH, EXCERPT_LENGTH = 8_000, 200
 #: Maximum characters of a call's id. Providers' ids have about thirty, and some providers join two.
 ID_LENGTH = 200
+#: Maximum calls of a reply that are answered one by one, those above ``MOST_CALLS`` with an error.
+#: The answers have to fit into one round.
+MOST_ANSWERED = 4 * MOST_CALLS
 #: Reasons why a reply ended of replies that are complete.
 WHOLE = ("stop", "tool_call")
 ADVICE = "call one of the commands; call finish with the answer when the goal is met"
@@ -184,10 +187,14 @@ def decisions_of(reply: Reply, names: ToolNames, tools: bool = False) -> list[Co
             f"the reply has {length} characters, at most {MAX_LENGTH} are allowed; {ADVICE}, "
             "and write less at once"
         )
+    if len(reply.calls) > MOST_ANSWERED:
+        raise BadReply(
+            f"the reply has {len(reply.calls)} calls, at most {MOST_CALLS} are carried out; "
+            f"{ADVICE}, and call fewer at once"
+        )
     if reply.calls:
         return [
-            _read(call, part, reply, names)
-            for part, call in enumerate(told_apart(reply.calls[:MOST_CALLS]))
+            _read(call, part, reply, names) for part, call in enumerate(told_apart(reply.calls))
         ]
     if not reply.text.strip():
         why = {
@@ -263,7 +270,7 @@ def beside(reply: Reply) -> dict[str, Any]:
     These are a thought for people, the provider's form of the reply that must be sent back, and
     the number of the turn after the gap (``Reply.dropped_to``).
     """
-    spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
+    spoken = _spoken(reply.text.strip())
     thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)
     extras: dict[str, Any] = {"thought": thought} if thought else {}
     if thought and not spoken:
@@ -273,6 +280,14 @@ def beside(reply: Reply) -> dict[str, Any]:
     if reply.dropped_to is not None:
         extras[MARK_OF_DROP] = reply.dropped_to
     return extras
+
+
+def _spoken(text: str) -> str:
+    """Return a reply's text for later requests. A cut text says so, because its model reads it."""
+    if len(text) <= THOUGHT_LENGTH:
+        return safe_text(text, THOUGHT_LENGTH)
+    note = f"… [this text had {len(text):,} characters; the rest was not kept]"
+    return safe_text(text[: THOUGHT_LENGTH - len(note)], THOUGHT_LENGTH) + note
 
 
 def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perdure import BadReply, Command
-from perdure.flows.commands.replies import read_reply
+from perdure.flows.commands.replies import MOST_CALLS, read_reply
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.parse_reply import (
     MAX_LENGTH,
@@ -80,6 +80,14 @@ def test_calls_with_one_id_are_told_apart() -> None:
 def test_a_long_thought_is_cut() -> None:
     [command] = decisions_of(calls(("read_file", "{}"), text="x" * 50_000), NAMES)
     assert isinstance(command, Command) and len(command.extras["thought"]) == THOUGHT_LENGTH
+    assert "this text had 50,000 characters" in command.extras["thought"], "its model reads it"
+
+
+def test_each_call_of_a_reply_is_decided_and_far_too_many_are_one_bad_reply() -> None:
+    many = [("read_file", "{}")] * (MOST_CALLS + 6)
+    assert len(decisions_of(calls(*many), NAMES)) == MOST_CALLS + 6
+    with pytest.raises(BadReply, match="at most 64 are carried out"):
+        decisions_of(calls(*many * 4), NAMES)
 
 
 @pytest.mark.parametrize(
