@@ -112,6 +112,7 @@ class Reply:
         text: The text besides the calls.
         calls: The calls in their order.
         usage: None if the provider did not report it.
+        money: The charge in US dollars that the provider reported without a usage. None: unknown.
         model: The name of the model that answered.
         ended: Why the reply ended: ``stop``, ``length`` (the token limit was reached),
             ``tool_call``, ``content_filter``, ...
@@ -138,6 +139,7 @@ class Reply:
     fault: str = ""
     dropped_to: int | None = None
     compacts_to: int | None = None
+    money: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,19 +200,24 @@ def _meaning_of(raw: str) -> str:
     return raw if _NOT_WHOLE.search(raw) else "stop"
 
 
-def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
+def reason_of(response: ModelResponse, model: str, is_done: bool, knows_all: bool = False) -> str:
     """Return why a streamed reply ended, such as ``stop``.
 
     Args:
         is_done: Whether the server has sent ``data: [DONE]``.
+        knows_all: Whether the library knows each reason of this protocol that ends a whole reply.
 
     Raises:
         ModelFailed: The stream ended before the reply was complete.
     """
+    raw = (response.provider_details or {}).get("finish_reason")
     if response.finish_reason is not None:
-        return response.finish_reason
+        # The library takes Anthropic's pause after a compaction for the end of a reply.
+        return response.finish_reason if raw != "compaction" else raw
     # The provider may give a reason that the library does not know.
-    if raw := (response.provider_details or {}).get("finish_reason"):
+    if raw:
+        if knows_all and not _CUT.search(str(raw)):
+            return str(raw)
         is_tool = response.tool_calls and _TOOL.match(str(raw))
         return "tool_call" if is_tool else _meaning_of(str(raw))
     if response.state == "suspended":  # it continues in another request
