@@ -21,8 +21,7 @@ _OBJECT = re.compile(r"\{\s*+\"")
 MAX_FAILED_PARSES = 100
 #: Maximum characters of a reply that are read. A run can store less than this from one round.
 MAX_LENGTH = 1024 * 1024
-#: Maximum calls of one reply. Further calls are answered with an error. Those of a model are not
-#: read.
+#: Maximum calls of one reply. Further calls are answered with an error.
 MOST_CALLS = 64
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
 

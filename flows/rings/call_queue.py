@@ -6,13 +6,14 @@ call becomes a turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.flows.commands.replies import MOST_CALLS
 from perdure.flows.core.errors import BadReply
 from perdure.flows.core.outcomes import Command, Turn
+from perdure.flows.core.summaries import safe_text
 from perdure.flows.rings.branching_flow import told
 
 
@@ -38,9 +39,10 @@ def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mappin
     Args:
         reply: the calls.
         check: returns the command of a call, or raises BadReply. The data of the call then has the
-            error. So has the data of a call beyond the first ``MOST_CALLS``.
+            error. So has the data of a call beyond the first ``MOST_CALLS``, and of
+            a ``finish`` behind a call with an error.
     """
-    return [_call(item, check, place) for place, item in enumerate(reply)]
+    return list(refuse_finish([_call(item, check, place) for place, item in enumerate(reply)], ()))
 
 
 def take(waiting: Sequence[Mapping[str, Any]]) -> QueuedCall:
@@ -73,6 +75,60 @@ def _call(item: Any, check: Callable[[Any], Command], place: int) -> Mapping[str
             **(data_of(error.command) if error.command else {"part": place}),
             "error": str(error),
         }
+
+
+#: What became of a call that did not succeed, by the key of its observation, with the other keys
+#: that the observation may have.
+_FAULTS = {
+    "error": ("failed", {"run"}),
+    "refused": ("was refused", {"by"}),
+    "in_doubt": ("is in doubt", {"idempotency_key"}),
+}
+_AGAIN = "then go on, or call finish again with an answer that fits"
+_BEHIND = "not carried out: this call stands behind finish in its reply"
+
+
+def fault_of(observation: Any) -> str | None:
+    """Return what became of a call that did not succeed, such as ``was refused``.
+
+    Returns:
+        None if the observation is the result of a call that succeeded.
+    """
+    if not isinstance(observation, Mapping):
+        return None
+    for key, (fault, others) in _FAULTS.items():
+        if {key} <= observation.keys() <= {key, *others}:
+            return fault
+    return None
+
+
+def refuse_finish(
+    waiting: Sequence[Mapping[str, Any]], earlier: Iterable[Turn]
+) -> Sequence[Mapping[str, Any]]:
+    """Refuse a waiting ``finish`` if a call before it in the same reply did not succeed.
+
+    The controller wrote its answer before it knew. The calls behind ``finish`` are refused, too.
+
+    Args:
+        waiting: the calls that follow, as JSON data.
+        earlier: turns of earlier calls of the reply, with their whole observations.
+    """
+    faults = ((turn.command, fault_of(turn.observation)) for turn in earlier)
+    why = next((f"{_title(call)} {fault}" for call, fault in faults if fault is not None), None)
+    for place, data in enumerate(waiting):
+        if "error" in data:
+            why = why or f"{_title(command_of(data))} cannot be carried out"
+        elif data["name"] == "finish":
+            if why is None:
+                break
+            error = f"the run has not ended, because {why}; read its result, {_AGAIN}"
+            behind = [{"error": _BEHIND, **each} for each in waiting[place + 1 :]]
+            return [*waiting[:place], {**data, "error": error}, *behind]
+    return waiting
+
+
+def _title(command: Command | None) -> str:
+    return "a call" if command is None else f"the call of {safe_text(command.name, 100)!r}"
 
 
 def data_of(command: Command) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from perdure.flows.core.outcomes import Advance, End, Interrupt, Outcome, Renew,
 from perdure.flows.core.reply_extras import with_long_replies_apart
 from perdure.flows.core.summaries import shown
 from perdure.flows.rings.branching_flow import told
-from perdure.flows.rings.call_queue import data_of, decided_by
+from perdure.flows.rings.call_queue import data_of, decided_by, refuse_finish
 from perdure.flows.rings.circular import CircularFlow
 from perdure.flows.rings.controller_settlement import continue_reply
 from perdure.flows.rings.definition import ControllerExecutorDefinition
@@ -191,6 +191,8 @@ def _join_calls(
         if budget in context.budgets and "error" not in call_data:
             context.spend(**{budget: 1})
     waiting = context.committed["_waiting"][len(calls) - 1 :]
+    if flow.tells_errors:
+        waiting = list(refuse_finish(waiting, joined.turns))
     turns, artifacts = fitted(joined.turns, waiting, context.step)
     summary = summary_of_calls(turns, joined.failed)
     values = {**context.remembered, **joined.values, TOGETHER: 0, "_waiting": waiting}

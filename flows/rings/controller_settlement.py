@@ -11,7 +11,14 @@ from perdure.flows.core.names import BAD_REPLIES, ONLY
 from perdure.flows.core.outcomes import Advance, Command, End, Turn
 from perdure.flows.core.reply_extras import public
 from perdure.flows.core.summaries import bounded, digest, summary_of
-from perdure.flows.rings.call_queue import QueuedCall, decided_by, take, values_of_call
+from perdure.flows.rings.call_queue import (
+    QueuedCall,
+    decided_by,
+    fault_of,
+    refuse_finish,
+    take,
+    values_of_call,
+)
 from perdure.flows.rings.circular import CircularFlow, Node
 from perdure.flows.rings.definition import ControllerExecutorDefinition
 from perdure.flows.rings.held_turn import HELD, hold
@@ -88,8 +95,12 @@ def _settle_command(
     flow: ControllerExecutorDefinition, place: Node, context: RoundContext, values: dict[str, Any]
 ) -> Advance | End:
     command = decided_by(context.committed)
+    result = values.pop("observation", None)
+    waiting = context.committed.get("_waiting")
+    if waiting and flow.tells_errors and fault_of(result) is not None:
+        values["_waiting"] = list(refuse_finish(waiting, (Turn(command, result),)))
     observation, artifacts = bounded(
-        values.pop("observation", None),
+        result,
         flow.max_result,
         f"{context.step}-{command.name}",
         context.run_id if context.committed.get(ONLY) else "",
@@ -194,12 +205,15 @@ def continue_reply(
 
     Returns:
         ``coming`` with the turns of invalid calls if no valid call waits. An ``End`` if the next
-        call is ``finish``. Otherwise an advance to the Executor with the next call as its command.
+        call is ``finish`` and the calls before it succeeded. Otherwise an advance to the Executor
+        with the next call as its command.
     """
     values = {**context.committed, **coming.values}
     waiting = values.get("_waiting")
     if not waiting:
         return coming
+    if flow.tells_errors:
+        waiting = refuse_finish(waiting, coming.turns)
     taken = take(waiting)
     turns = (*coming.turns, *taken.refused)
     if taken.command is None:

@@ -20,7 +20,7 @@ from perdure.flows.core.names import ONLY
 from perdure.flows.core.outcomes import Advance, Command, End, Turn
 from perdure.flows.core.summaries import bounded, digest, shown, summary_of
 from perdure.flows.rings.branching_flow import told
-from perdure.flows.rings.call_queue import command_of, data_of
+from perdure.flows.rings.call_queue import command_of, data_of, fault_of
 from perdure.flows.rings.circular import Node
 from perdure.flows.rounds.children import ChildFailed, Ended, OneRound
 from perdure.flows.rounds.context import RoundContext
@@ -232,12 +232,8 @@ def join(
         turns.append(Turn(command, result.observation))
         values |= result.values
         finish = finish or result.finish
-    failed = sum(_has_failed(turn.observation) for turn in turns)
+    failed = sum(fault_of(turn.observation) == "failed" for turn in turns)
     return JoinedCalls(turns, values, finish, failed)
-
-
-def _has_failed(observation: Any) -> bool:
-    return isinstance(observation, dict) and observation.keys() in ({"error"}, {"error", "run"})
 
 
 def fitted(

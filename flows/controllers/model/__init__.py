@@ -209,7 +209,7 @@ class ModelController(Controller):
         is_answer = tools and policy != "ask" and is_in_words(reply, names)
         if is_answer and len(reply.text) <= MAX_LENGTH:
             return decided(policy, reply, beside(reply), context)
-        decisions = decisions_of(reply, names)
+        decisions = decisions_of(reply, names, tools)
         if len(decisions) > 1:
             return decisions
         if isinstance(decisions[0], BadReply):
@@ -406,7 +406,7 @@ class ModelController(Controller):
         if "money" not in context.budgets or context.committed.get(LAST) or len(context.history):
             return
         if (
-            self.estimate(context)
+            {**self.estimate(context), **_reported(reply, price)}
             if reply.usage is None
             else {"money": money_of(reply.usage, price)}
         ).get("money") is None:
@@ -422,7 +422,7 @@ class ModelController(Controller):
         context.tell(model=reply.model[:200])
         context.traced.update({RESPONSE_MODEL: reply.model[:200], FINISH_REASONS: (reply.ended,)})
         if usage is None:  # the provider does not report the charge
-            context.spend(**self.estimate(context))
+            context.spend(**{**self.estimate(context), **_reported(reply, price)})
             return
         amount = money_of(usage, price)
         money = {} if amount is None else {"money": amount}
@@ -435,6 +435,10 @@ class ModelController(Controller):
             context.traced[CACHED_TOKENS] = usage.cached_tokens
             context.spend(cached_tokens=usage.cached_tokens)
         context.remembered[LAST] = figures(usage, price, context)
+
+
+def _reported(reply: Reply, price: PriceKeys | None) -> dict[str, float]:
+    return {} if reply.money is None or price is not None else {"money": reply.money}
 
 
 def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:

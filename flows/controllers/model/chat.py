@@ -122,6 +122,8 @@ class Reply:
         text: The text without the calls.
         calls: The tool calls in their order.
         usage: The tokens and the cost. None if the provider did not report them.
+        money: The charge in US dollars, if the provider reported one without a usage. None if it is
+            not known.
         model: The name of the model that replied.
         ended: Why the reply ended: ``stop``, ``length`` (the token limit was reached),
             ``tool_call``, ``content_filter``, ...
@@ -148,6 +150,7 @@ class Reply:
     fault: str = ""
     dropped_to: int | None = None
     compacts_to: int | None = None
+    money: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

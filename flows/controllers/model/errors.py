@@ -22,7 +22,7 @@ from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext
 
 if TYPE_CHECKING:
-    from pydantic_ai.exceptions import ModelHTTPError
+    from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
 #: Maximum characters of a provider's error text.
 TOLD = 1000
@@ -78,6 +78,7 @@ def failed(
     secrets: Iterable[str],
     reply_format: str = "",
     has_answered: bool = True,
+    has_content: bool = True,
 ) -> ModelFailed:
     """Translate a request's exception into the round's error.
 
@@ -90,14 +91,19 @@ def failed(
         reply_format: The flow's setting ``reply``. If the provider rejects tools, the error
             suggests ``reply: json``, unless the flow has set that.
         has_answered: False if not even the beginning of a reply arrived.
+        has_content: False if no part of a reply arrived. An error that is an event of a stream is
+            then the same as an error status, and the provider does not charge for it.
     """
     from pydantic_ai import exceptions
+
+    is_event = isinstance(error, exceptions.ModelAPIError) and error.in_stream
 
     text = _error_text(error, secrets)
     if _cannot_be_sent(error, has_answered):
         return ModelFailed(FatalError(f"model {model} cannot be used: {text}"), billed=False)
     if isinstance(error, exceptions.ModelHTTPError):
-        return _translate_status(error, text, model, secrets, reply_format)
+        billed = is_event and has_content
+        return _translate_status(error, text, model, secrets, reply_format, billed)
     if isinstance(
         error, TimeoutError | exceptions.ModelTimeoutError | exceptions.ModelRequestTimeout
     ):
@@ -112,7 +118,7 @@ def failed(
         has_quota = not isinstance(error, exceptions.ModelQuotaExceededError)
         return ModelFailed(
             FatalError(f"model {model} refuses the request: {text}"),
-            billed=error.in_stream,
+            billed=is_event and has_content,
             kind="rejected" if has_quota else "gone",
         )
     if isinstance(error, exceptions.UserError | ImportError):
@@ -120,12 +126,18 @@ def failed(
     # All other errors: a stream that ended early, an unreadable answer, a fault of the library.
     # Another attempt may succeed.
     return ModelFailed(
-        RetryableError(f"model {model} gave an incomplete reply: {text}"), billed=True
+        RetryableError(f"model {model} gave an incomplete reply: {text}"),
+        billed=has_content or not is_event,
     )
 
 
 def _translate_status(
-    error: ModelHTTPError, text: str, model: str, secrets: Iterable[str], reply_format: str
+    error: ModelHTTPError,
+    text: str,
+    model: str,
+    secrets: Iterable[str],
+    reply_format: str,
+    billed: bool,
 ) -> ModelFailed:
     """Translate a provider's error status into the round's error.
 
@@ -137,7 +149,7 @@ def _translate_status(
     """
     from pydantic_ai import exceptions
 
-    status, billed = error.status_code, bool(error.in_stream)
+    status = error.status_code
     quota = isinstance(error, exceptions.ModelQuotaExceededError)
     is_gone = quota or status in GONE or (status == 400 and UNKNOWN_MODEL.search(text))
     if not quota and (status in LATER or status >= 500):
@@ -180,6 +192,17 @@ def _translate_connection_error(error: BaseException, text: str, model: str) -> 
     return ModelFailed(
         RetryableError(f"model {model}{what}: {text}", counts=not never), billed=not never
     )
+
+
+def error_of_event(event: Mapping[str, Any], model: str) -> ModelAPIError:
+    """Return the error for an event by which the model's server ends its reply."""
+    from pydantic_ai import exceptions
+
+    code = event.get("code")
+    if isinstance(code, int) and 400 <= code < 600:
+        return exceptions.ModelHTTPError(code, model, dict(event), in_stream=True)
+    text = str(event.get("message") or event)
+    return exceptions.ModelAPIError(model, text, in_stream=True)
 
 
 def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:
@@ -305,8 +328,39 @@ def _chain(error: BaseException) -> Iterable[BaseException]:
         current = current.__cause__ or current.__context__
 
 
+#: Codes and types of errors by which a provider's filter blocks a request: OpenAI, Azure and the
+#: gateways that copy them, Alibaba.
+FILTERED = frozenset(
+    {
+        "content_filter",
+        "content_policy_violation",
+        "ResponsibleAIPolicyViolation",
+        "data_inspection_failed",
+        "DataInspectionFailed",
+    }
+)
+KEYS = ("code", "type")
 #: Maximum characters shown of a refusal.
 LENGTH = 1_000
+
+
+def refusal_of(error: BaseException, secrets: Iterable[str]) -> str:
+    """Return the provider's words if its error status says that its filter blocked the request.
+
+    Returns:
+        An empty text for any other error.
+    """
+    content = _read(getattr(error, "body", None))
+    body = content.get("error", content) if isinstance(content, dict) else None
+    if not isinstance(body, dict) or getattr(error, "status_code", None) not in (400, 403):
+        return ""
+    inner = body.get("innererror")
+    codes = {str(each.get(key)) for each in (body, inner) if isinstance(each, dict) for key in KEYS}
+    metadata = body.get("metadata")  # OpenRouter
+    is_flagged = isinstance(metadata, dict) and "flagged_input" in metadata
+    return _error_text(error, secrets) if is_flagged or codes & FILTERED else ""
+
+
 #: Name of the refusal in a question's data.
 REFUSAL = "refusal"
 

@@ -24,6 +24,10 @@ PICTURE_TOKENS = 1_600
 PDF_BYTES_A_TOKEN = 25
 #: Maximum characters of a text file that are shown.
 MOST_OF_A_TEXT = 32_000
+#: Their maximum bytes in UTF-8.
+MOST_BYTES_OF_A_TEXT = 4 * MOST_OF_A_TEXT
+#: The words behind the name of a file that a request leaves out.
+HIDDEN = " (not shown: it was deleted, or the files of this request are too large together)"
 #: Media types of texts that do not begin with ``text/``.
 TEXTS = frozenset(
     {
@@ -91,7 +95,8 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
     """Return messages with the bytes of their files.
 
     If all files together are too large or too many, the oldest files of commands' results are left
-    out. A file of a command that the run no longer has is left out, too.
+    out. A file of a command that the run no longer has is left out, too. The text
+    says which files are not shown.
 
     Raises:
         FatalError: A file that was submitted with the run is missing.
@@ -104,9 +109,15 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
     def filled(message: ChatMessage) -> ChatMessage:
         if not isinstance(message, UserMessage) or not message.files:
             return message
-        read = ((each, _read(each, kept, submitted, context)) for each in message.files)
-        files = tuple(replace(each, file=file) for each, file in read if file is not None)
-        return replace(message, files=files)
+        text, moved, files = message.text, 0, list[AttachedFile]()
+        for each in message.files:
+            file = _read(each, kept, submitted, context)
+            at = each.at + moved
+            if file is None:
+                text, moved = f"{text[:at]}{HIDDEN}{text[at:]}", moved + len(HIDDEN)
+            else:
+                files.append(replace(each, file=file, at=at))
+        return replace(message, text=text, files=tuple(files))
 
     return [filled(message) for message in messages]
 
@@ -130,7 +141,8 @@ def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
     names: set[str] = set()
     size = 0
     for each in sorted(newest_first, key=lambda each: each.name not in submitted):
-        size += each.bytes
+        is_text = form_of(each.media_type) == "text"
+        size += min(each.bytes, MOST_BYTES_OF_A_TEXT) if is_text else each.bytes
         if size > MOST_SHOWN or len(names) >= MOST_FILES_SHOWN:
             break
         names.add(each.name)

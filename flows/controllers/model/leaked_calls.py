@@ -13,21 +13,41 @@ from typing import Any
 
 from perdure.flows.controllers.model.thoughts import is_quoted
 
-#: The beginnings of calls in the formats of open models: Hermes and Qwen, Llama, Mistral, Kimi,
-#: DeepSeek, GLM, MiniMax, Granite, Cohere, InternLM, gpt-oss, Gemma.
-_MARK = re.compile(
-    r"<[|\uff5c]?/?(?:\w+:)?tool[_\u2581]?(?:calls?|uses?)[\w\u2581]*[|\uff5c]?>"
-    r"|<(?:\w+:)?function_?calls?>"
-    r"|<(?:\w+:)?function=[\w.-]+"
-    r"|<(?:\w+:)?invoke\s+name="
-    r"|<\uff5cDSML\uff5c"
-    r"|<\|(?:python_tag|action_start|plugin|START_ACTION|call)\|>"
-    r"|<\|channel\|>commentary"
-    r"|\[/?TOOL_CALLS\]"
-    r"|```tool_(?:code|calls?)\b"
+#: Names of tags around calls, in lower case. The same names in upper case count, too. Names in
+#: mixed case are types of programs, such as ``List<ToolCall>``.
+_TAGS = "tool[_\u2581]?(?:calls?|uses?)|function_?calls?"
+#: The beginnings of calls in the formats of models.
+_MARKS = (
+    # Hermes and Qwen, Kimi, DeepSeek, GLM, MiniMax, Granite, Gemma, Nemotron, LFM
+    rf"(?<!\w)<[|\uff5c]?/?(?:\w+[:_])?(?:{_TAGS}|{_TAGS.upper()})[\w\u2581]*[|\uff5c]?>",
+    r"<(?:\w+:)?function=[\w.-]+",  # Llama
+    r"<(?:\w+:)?invoke\s+name=",  # Claude, MiniMax, Step
+    r"<\uff5cDSML\uff5c",  # DeepSeek
+    # Llama, InternLM, Cohere, Apertus
+    r"<\|(?:python_tag|action_start|plugin|START_ACTION|call|tools_prefix)\|>",
+    r"<\|channel\|>commentary",  # gpt-oss
+    r"^[^\w\n]*+(?:assistant)?(?:commentary|analysis)? to=functions\.\w",  # gpt-oss, bare
+    r"\[/?TOOL_CALLS\]|\[TOOL_REQUEST\]",  # Mistral, LM Studio
+    r"^functools\[\{",  # Phi
+    r"```tool_(?:code|calls?)\b",  # Gemma
+    r"\u273fFUNCTION\u273f",  # Qwen-Agent
 )
+_MARK = re.compile("|".join(_MARKS), re.MULTILINE)
+#: The beginnings of calls that count only with the name of an offered tool. Possessive, so that the
+#: search takes time linear in the length of the text.
+_NAMED_MARK = re.compile(
+    r"^>>>(?P<functionary>[\w.-]++)[ \t]*+\n\s*+\{"
+    r"|^[^\w\n]*+action[^\w\n]++(?P<react>[\w.-]++)[^\w\n]*+\n\W*+action[ _]input\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+#: The beginning of an object in JSON, or of a list of objects, in a line of its own.
+_JSON = re.compile(r"^[ \t]*(?=\{\s*\"|\[\s*\{\s*\")", re.MULTILINE)
+#: Maximum beginnings of JSON that are read. Each may take the time to read the rest of the text.
+MOST_READ = 100
 #: A whole reply in a fence of three backticks.
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+#: The beginning of an object in JSON.
+_COMMAND = re.compile(r"\{\s*\"\w+\"\s*:")
 #: A call as in Python, alone or in a list. The name is the group.
 _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w.-]*)\(.*\)\s*\]?", re.DOTALL)
 #: The keys of a call's name and arguments in JSON.
@@ -44,27 +64,49 @@ def is_leaked_call(text: str, names: Collection[str]) -> bool:
     fenced = _FENCE.fullmatch(text.strip())
     body = fenced[1] if fenced else text.strip()
     for source in (text, body):
-        if any(not is_quoted(source[: mark.start()]) for mark in _MARK.finditer(source)):
+        if any(not _is_quoted(source[: mark.start()]) for mark in _MARK.finditer(source)):
             return True
     python = _PYTHON.fullmatch(body)
-    if python is not None and python[1] in names:
-        return True
-    return any(_is_call(value, names) for value in _values(body))
+    called = [mark["functionary"] or mark["react"] for mark in _NAMED_MARK.finditer(text)]
+    if python is not None:
+        called.append(python[1])
+    return any(name in names for name in called) or any(
+        _is_call(value, names) for value in _values(text)
+    )
+
+
+def _is_quoted(before: str) -> bool:
+    """Return whether a mark is quoted: see ``is_quoted``. It may be anywhere in a code span."""
+    return is_quoted(before) or before.rpartition("\n")[2].count("`") % 2 == 1
+
+
+def is_command(text: str) -> bool:
+    """Return whether a text is a command in the JSON format and nothing else.
+
+    It may stand in a fence, and its end may be missing.
+    """
+    fenced = _FENCE.fullmatch(text.strip())
+    body = fenced[1] if fenced else text.strip()
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return _COMMAND.match(body) is not None and '"command_args"' in body
+    return isinstance(value, Mapping) and {"command", "command_args"} <= value.keys()
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON value at the beginning of a text.
-
-    If the value is a list, its items are yielded. Nothing is yielded if the text does not begin
-    with a JSON object or list.
-    """
-    if not text.startswith(("{", "[")):
-        return
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return
-    yield from value if isinstance(value, list) else [value]
+    """Yield the JSON objects that begin in a line of their own, also those of a list."""
+    decoder, end = json.JSONDecoder(), 0
+    for _ in range(MOST_READ):
+        begin = _JSON.search(text, end)
+        if begin is None:
+            return
+        try:
+            value, end = decoder.raw_decode(text, begin.end())
+        except (ValueError, RecursionError):
+            end = begin.end() + 1
+        else:
+            yield from value if isinstance(value, list) else [value]
 
 
 def _is_call(value: Any, names: Collection[str]) -> bool:

@@ -146,7 +146,7 @@ def group_messages(
 
 
 def _gap_text(shown: WindowView) -> str:
-    gap = f"Here {shown.left_out} earlier steps are left out; they have been carried out."
+    gap = f"Here {shown.left_out} earlier steps are left out; each of them has been answered."
     return f"({gap} Your summary of them:)\n\n{shown.summary}" if shown.summary else f"({gap})"
 
 

@@ -15,7 +15,7 @@ from perdure.flows.commands.replies import MOST_CALLS, read_reply
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
 from perdure.flows.controllers.model.history_window import SUMMARY
-from perdure.flows.controllers.model.leaked_calls import is_leaked_call
+from perdure.flows.controllers.model.leaked_calls import is_command, is_leaked_call
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.answer_types import takes_text
 from perdure.flows.core.errors import BadReply
@@ -46,16 +46,16 @@ QUESTION = (
 
 
 def is_in_words(reply: Reply, names: ToolNames) -> bool:
-    """Return whether a reply is complete and only text.
+    """Return whether a reply is complete and only text. The commands were offered as tools.
 
-    Half a command in the JSON format does not count as text. Neither does a call that the server
-    has left in the text.
+    A text that is a command in the JSON format does not count as text. Neither does a call that the
+    server has left in the text. JSON within other text belongs to the text.
     """
     return (
         not reply.calls
         and reply.ended == "stop"
         and bool(reply.text.strip())
-        and '"command"' not in reply.text
+        and not is_command(reply.text)
         and not is_leaked_call(reply.text, names.tools)
     )
 
@@ -172,11 +172,20 @@ MAX_LENGTH = 100_000
 THOUGHT_LENGTH, EXCERPT_LENGTH = 8_000, 200
 #: Maximum characters of a call's id. Providers' ids have about thirty, and some providers join two.
 ID_LENGTH = 200
+#: Maximum calls of a reply that are answered one by one, those above ``MOST_CALLS`` with an error.
+#: The answers have to fit into one round.
+MOST_ANSWERED = 4 * MOST_CALLS
+#: Reasons why a reply ended of replies that are complete.
+WHOLE = ("stop", "tool_call")
 ADVICE = "call one of the commands; call finish with the answer when the goal is met"
 
 
-def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
+def decisions_of(reply: Reply, names: ToolNames, tools: bool = False) -> list[Command | BadReply]:
     """Convert a reply to commands. A BadReply replaces each invalid call.
+
+    Args:
+        tools: Whether the commands were offered as tools. Then no text is a command, because the
+            model may quote one.
 
     Raises:
         BadReply: The whole reply is invalid: it is too long, empty, or calls no command.
@@ -187,10 +196,14 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
             f"the reply has {length} characters, at most {MAX_LENGTH} are allowed; {ADVICE}, "
             "and write less at once"
         )
+    if len(reply.calls) > MOST_ANSWERED:
+        raise BadReply(
+            f"the reply has {len(reply.calls)} calls, at most {MOST_CALLS} are carried out; "
+            f"{ADVICE}, and call fewer at once"
+        )
     if reply.calls:
         return [
-            _read(call, part, reply, names)
-            for part, call in enumerate(told_apart(reply.calls[:MOST_CALLS]))
+            _read(call, part, reply, names) for part, call in enumerate(told_apart(reply.calls))
         ]
     if not reply.text.strip():
         why = {
@@ -200,28 +213,33 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
         why = f"its provider refused what the model wrote ({reply.fault})" if reply.fault else why
         raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
     extras = beside(reply)
-    is_leaked = is_leaked_call(reply.text, names.tools)
+    if reply.ended not in WHOLE:
+        excerpt = safe_text(repr(reply.text), EXCERPT_LENGTH)
+        raise bad(BadReply(f"the reply {_cut(reply)}: {excerpt}; {ADVICE}"), extras)
+    is_leaked = is_leaked_call(reply.text, names.tools) or (tools and is_command(reply.text))
     what = "has a call as text, so it calls no command" if is_leaked else "calls no command"
     uncalled = BadReply(
         f"the reply {what}: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"
     )
-    if "{" not in reply.text:
+    if tools or "{" not in reply.text:
         raise bad(uncalled, extras)
     try:
         decided = read_reply(reply.text)
     except BadReply as error:
         if is_leaked and error.command is None:
             raise bad(uncalled, extras) from error
-        cut = (
-            "; it was cut off at its limit of tokens (max_tokens)"
-            if reply.ended == "length"
-            else ""
-        )
-        raise bad(BadReply(f"{error}{cut}", error.command), extras) from error
+        raise bad(BadReply(str(error), error.command), extras) from error
     if not isinstance(decided, Command):
         raise bad(BadReply(f"the reply calls no command; {ADVICE}"), extras)
     drop = {name: extras[name] for name in (MARK_OF_DROP,) if name in extras}
     return [replace(decided, name=names.command(decided.name), extras={**decided.extras, **drop})]
+
+
+def _cut(reply: Reply) -> str:
+    """Return how a reply that is not complete ended."""
+    if reply.ended == "length":
+        return "was cut off at its limit of tokens (max_tokens)"
+    return f"ended early ({safe_text(reply.ended, EXCERPT_LENGTH)})"
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
@@ -233,11 +251,11 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
     extras = beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
-    is_cut = reply.ended == "length"
+    is_whole = reply.ended in WHOLE
     try:
-        args = json.loads(call.arguments or ("" if is_cut else "{}"))  # a cut reply lacks them
+        args = json.loads(call.arguments or ("{}" if is_whole else ""))  # a cut reply lacks them
     except (ValueError, RecursionError) as error:
-        cut = "; the reply was cut off at its limit of tokens (max_tokens)" if is_cut else ""
+        cut = "" if is_whole else f"; the reply {_cut(reply)}"
         excerpt = safe_text(repr(call.arguments), EXCERPT_LENGTH)
         return BadReply(
             f"the arguments of command {name!r} are not JSON ({error}): {excerpt}{cut}; "
@@ -265,7 +283,7 @@ def beside(reply: Reply) -> dict[str, Any]:
     They are a thought for people, the provider's form of the reply for sending back, and
     ``Reply.dropped_to``. A part that the reply lacks is left out.
     """
-    spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
+    spoken = _spoken(reply.text.strip())
     thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)
     extras: dict[str, Any] = {"thought": thought} if thought else {}
     if thought and not spoken:
@@ -275,6 +293,14 @@ def beside(reply: Reply) -> dict[str, Any]:
     if reply.dropped_to is not None:
         extras[MARK_OF_DROP] = reply.dropped_to
     return extras
+
+
+def _spoken(text: str) -> str:
+    """Return a reply's text for later requests. A cut text says so, because its model reads it."""
+    if len(text) <= THOUGHT_LENGTH:
+        return safe_text(text, THOUGHT_LENGTH)
+    note = f"… [this text had {len(text):,} characters; the rest was not kept]"
+    return safe_text(text[: THOUGHT_LENGTH - len(note)], THOUGHT_LENGTH) + note
 
 
 def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:

@@ -19,6 +19,7 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError
 from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
@@ -38,7 +39,7 @@ from perdure.flows.controllers.model.chat import (
     UserMessage,
 )
 from perdure.flows.controllers.model.endpoint import Target
-from perdure.flows.controllers.model.errors import failed, no_reply
+from perdure.flows.controllers.model.errors import error_of_event, failed, no_reply, refusal_of
 from perdure.flows.controllers.model.parse_reply import told_apart
 from perdure.flows.controllers.model.prompt_cache import content_of, is_asked_for, with_caching
 from perdure.flows.controllers.model.provider_clients import (
@@ -61,7 +62,7 @@ from perdure.flows.controllers.model.stream_end import (
     reason_of,
     refusal_in,
 )
-from perdure.flows.controllers.model.stream_repairs import repair
+from perdure.flows.controllers.model.stream_repairs import repair, with_input_of
 from perdure.flows.controllers.model.thoughts import without_thoughts
 from perdure.flows.core.errors import FatalError
 
@@ -72,6 +73,8 @@ for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic")
 
 #: The provider's name in errors and prices for a server that is configured only by its URL.
 SERVER = "openai-compatible"
+#: Maximum tokens that a usage may plausibly report. A number above it is a fault of the server.
+MOST_TOKENS = 10**9
 #: Maximum seconds for a server to list its models.
 NAMING_SECONDS = 30.0
 
@@ -94,7 +97,7 @@ class LibraryModel:
         self._target = target
         self._format = reply_format
         self._done = done
-        self._has_answered = False
+        self._has_answered = self._has_content = False
 
     @property
     def name(self) -> str:
@@ -134,6 +137,11 @@ class LibraryModel:
             raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
+            if self._done.error is not None and not isinstance(error, ModelHTTPError):
+                error = error_of_event(self._done.error, self._model.model_name)
+            if words := refusal_of(error, self._target.secrets()):
+                usage = None if self._has_content else Usage(0, 0, 0.0)
+                return Reply("", (), usage, self._model.model_name, "content_filter", refusal=words)
             if self._done.is_no_reply:
                 raise no_reply(self._done.body, error, name, self._target.secrets()) from None
             if self._target.model is None and self._target.url is not None:
@@ -147,7 +155,14 @@ class LibraryModel:
             if files and not self._has_answered and is_refused_here(error):
                 # As any other request that cannot be sent.
                 error = ValueError(f"{type(error).__name__}: {error}")
-            failure = failed(error, name, self._target.secrets(), self._format, self._has_answered)
+            failure = failed(
+                error,
+                name,
+                self._target.secrets(),
+                self._format,
+                self._has_answered,
+                self._has_content,
+            )
             # The cause is suppressed, because it may show the key.
             raise with_files_named(failure, files) from None
 
@@ -183,9 +198,13 @@ class LibraryModel:
         async with stream as events:
             self._has_answered = True
             parts = repair(events)
+            first_usage: RequestUsage | None = None
             try:
                 async for event in events:
+                    first_usage = first_usage or events.usage
                     piece = _piece(event, tools_of)
+                    if piece is not None and (piece.text or piece.tool):
+                        self._has_content = True
                     if piece is not None and piece.text:
                         on_piece(piece)
             except ModelAPIError as error:
@@ -202,8 +221,11 @@ class LibraryModel:
                 raise ModelHTTPError(
                     400, self._model.model_name, {"error": self._done.refused_call}
                 )
-            response = events.get()
-            ended = reason_of(response, self._model.model_name, self._done.is_seen)
+            if self._done.error is not None:
+                raise error_of_event(self._done.error, self._model.model_name)
+            response = with_input_of(first_usage, events.get())
+            knows_all = isinstance(self._model, OpenAIResponsesModel)
+            ended = reason_of(response, self._model.model_name, self._done.is_seen, knows_all)
             return _reply(response, self._model.model_name, ended, self._target.secrets())
 
 
@@ -370,8 +392,8 @@ def _reply(
         [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made]
     )
     said = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
-    # Beside calls, all of the text is only shown to people.
-    text, thoughts = (said, "") if calls else without_thoughts(said)
+    text, thoughts = without_thoughts(said)
+    usage = _usage(response)
     thinking = [
         part.content
         for part in response.parts
@@ -380,7 +402,8 @@ def _reply(
     return Reply(
         text=text,
         calls=tuple(calls),
-        usage=_usage(response),
+        usage=usage,
+        money=_reported_cost(response) if usage is None else None,
         model=response.model_name or requested_model,
         ended=ended,
         refusal=refusal_in(response),
@@ -404,20 +427,25 @@ def _usage(response: theirs.ModelResponse) -> Usage | None:
         is_nothing and (response.parts or response.state != "complete")
     ):
         return None
+    if not all(0 <= count <= MOST_TOKENS for count in (usage.input_tokens, usage.output_tokens)):
+        return None
     is_cached = usage.cache_read_tokens or usage.cache_write_tokens
     money = 0.0 if is_nothing else _price_of(response)
-    # OpenRouter and other gateways report the charge.
-    reported_cost = (response.provider_details or {}).get("cost")
-    if isinstance(reported_cost, int | float):
-        money = float(reported_cost)
+    reported_cost = _reported_cost(response)
     return Usage(
         usage.input_tokens,
         usage.output_tokens,
-        money,
+        money if reported_cost is None else reported_cost,
         usage.cache_read_tokens,
         usage.cache_write_tokens,
         _price_of(_uncached(response)) if is_cached else None,
     )
+
+
+def _reported_cost(response: theirs.ModelResponse) -> float | None:
+    """Return the charge in US dollars that OpenRouter and other gateways report, if any."""
+    cost = (response.provider_details or {}).get("cost")
+    return float(cost) if isinstance(cost, int | float) else None
 
 
 def _price_of(response: theirs.ModelResponse) -> float | None:

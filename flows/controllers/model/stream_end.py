@@ -28,16 +28,18 @@ DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
 #: Bytes kept of a chunk, so that the line is found if two chunks share it.
 KEPT = max(map(len, DONE)) - 1
 
-#: Content types of event streams.
-STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
+#: Content type of event streams, and those of other streams.
+EVENT_STREAM, STREAMS = "event-stream", ("x-ndjson", "amazon.eventstream")
 #: The beginnings of an event stream.
-EVENTS = (b"data:", b"event:", b"id:", b":")
+EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 #: Bytes kept of a body that is not a stream, and names in JSON that distinguish an error from a
 #: reply.
 BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
 #: The code in an event by which Groq refuses a call of its model. The number limits the bytes of an
 #: event that are searched for it.
 REFUSED_CALL, EVENT = b'"tool_use_failed"', 65_536
+#: What an event of vLLM has that is an error. The libraries take it for a piece without content.
+ERROR_EVENT = re.compile(rb'"(?:object|type)"\s*:\s*"error"')
 #: Reasons of refusals that the library does not know as such.
 REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
 
@@ -47,15 +49,21 @@ class DoneMarker:
 
     Attributes:
         is_seen: Whether the response contained ``data: [DONE]``.
-        is_stream: Whether the response was an event stream, or had a status other than success.
-        body: The beginning of a response that was not an event stream.
+        is_stream: Whether the response was a stream, or had a status other than success. Servers
+            also send pages and errors as event streams, so ``body`` has the beginning of such a
+            stream.
+        body: The beginning of a response that was an event stream or no stream at all.
         refused_call: The error in the stream by which the provider rejected the model's tool call.
             None without such an error.
+        error: The first event of the stream that is an error of the model's server. None without
+            such an event.
     """
 
     def __init__(self) -> None:
         self.is_seen, self.is_stream, self.body = False, True, b""
         self.refused_call: dict[str, Any] | None = None
+        self.error: dict[str, Any] | None = None
+        self._has_events = False
 
     @property
     def is_no_reply(self) -> bool:
@@ -67,6 +75,8 @@ class DoneMarker:
         # Some servers use another content type for streams.
         if self.is_stream or text.startswith(EVENTS):
             return False
+        if self._has_events and any(each.startswith(text) for each in EVENTS):
+            return False  # it was cut
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
@@ -75,9 +85,11 @@ class DoneMarker:
         The bytes are passed on unchanged, except for a byte order mark at their beginning, which is
         removed.
         """
-        self.is_seen, self.body, self.refused_call = False, b"", None
+        self.is_seen, self.body, self.refused_call, self.error = False, b"", None, None
+        content_type = response.headers.get("content-type", "")
+        self._has_events = EVENT_STREAM in content_type
         self.is_stream = response.status_code >= 300 or any(
-            kind in response.headers.get("content-type", "") for kind in STREAMS
+            kind in content_type for kind in STREAMS
         )
         pieces = response.aiter_bytes
 
@@ -89,7 +101,7 @@ class DoneMarker:
                 *lines, line = (line + piece).split(b"\n")
                 line = line[:EVENT]
                 for each in lines:
-                    self._look_for_refusal(each)
+                    self._look_for_error(each)
                 if not self.is_stream and len(self.body) < BODY:
                     self.body += piece[:BODY]
                 if not self.is_seen:
@@ -100,13 +112,16 @@ class DoneMarker:
 
         response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
 
-    def _look_for_refusal(self, line: bytes) -> None:
-        if REFUSED_CALL not in line or not line.startswith(b"data:"):
+    def _look_for_error(self, line: bytes) -> None:
+        is_call = REFUSED_CALL in line
+        if not line.startswith(b"data:") or not (is_call or ERROR_EVENT.search(line)):
             return
         try:
             event = json.loads(line[5:])
-        except ValueError:
+        except (ValueError, RecursionError):
             return
+        if isinstance(event, dict) and self.error is None and "choices" not in event:
+            self.error = event if "error" in (event.get("object"), event.get("type")) else None
         error = event.get("error") if isinstance(event, dict) else None
         if isinstance(error, dict) and error.get("code") == "tool_use_failed":
             self.refused_call = error
@@ -173,6 +188,7 @@ def lacks_reason_only(error: ModelAPIError) -> bool:
 #: Reasons of servers that the library does not know. The reply was cut, or did not end well. All
 #: others, such as ``eos``, ``end`` and ``stop_sequence``, end a whole reply.
 _CUT = re.compile(r"length|max|limit|truncat|context", re.IGNORECASE)
+_TOOL = re.compile(r"(tool|function)[ _-]?(calls?|uses?)?\Z", re.IGNORECASE)
 _NOT_WHOLE = re.compile(
     r"abort|cancel|error|fail|unload|overload|time.?out|filter|safety|block|refus|sensitive"
     r"|recitation|other|unspecified|unknown|malformed|unexpected|insufficient|resource"
@@ -191,21 +207,27 @@ def _meaning_of(raw: str) -> str:
     return raw if _NOT_WHOLE.search(raw) else "stop"
 
 
-def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
-    """Return why a streamed reply ended: ``stop``, ``length``, ...
+def reason_of(response: ModelResponse, model: str, is_done: bool, knows_all: bool = False) -> str:
+    """Return why a streamed reply ended, ``stop``, ``length``, ...
 
     Args:
         model: The model's name, for errors.
         is_done: Whether the server has sent ``data: [DONE]``.
+        knows_all: Whether the library knows each reason of this protocol that ends a whole reply.
 
     Raises:
         ModelFailed: The stream ended before the reply was complete.
     """
+    raw = (response.provider_details or {}).get("finish_reason")
     if response.finish_reason is not None:
-        return response.finish_reason
+        # The library takes Anthropic's pause after a compaction for the end of a reply.
+        return response.finish_reason if raw != "compaction" else raw
     # The provider may give a reason that the library does not know.
-    if raw := (response.provider_details or {}).get("finish_reason"):
-        return _meaning_of(str(raw))
+    if raw:
+        if knows_all and not _CUT.search(str(raw)):
+            return str(raw)
+        is_tool = response.tool_calls and _TOOL.match(str(raw))
+        return "tool_call" if is_tool else _meaning_of(str(raw))
     if response.state == "suspended":  # it continues in another request
         return "stop"
     if is_done:

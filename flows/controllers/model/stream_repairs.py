@@ -17,11 +17,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Hashable, Iterator
 from copy import copy
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from pydantic_ai._parts_manager import ModelResponsePartsManager
-from pydantic_ai.messages import ModelResponseStreamEvent
+from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
 from pydantic_ai.usage import RequestUsage
 
 from perdure.flows.controllers.model.thoughts import ThoughtSplitter
@@ -86,6 +86,16 @@ def _merged(before: RequestUsage, now: RequestUsage) -> RequestUsage:
             setattr(merged, name, getattr(before, name, None))
     merged.details = {**before.details, **{k: v for k, v in now.details.items() if v}}
     return merged
+
+
+def with_input_of(first: RequestUsage | None, response: ModelResponse) -> ModelResponse:
+    """Return a response with the input tokens that its stream reported first, if it lost them.
+
+    Some servers of Anthropic's protocol report the input at the beginning, and 0 at the end.
+    """
+    if first is None or not first.input_tokens or response.usage.input_tokens:
+        return response
+    return replace(response, usage=_merged(first, response.usage))
 
 
 class PartsOfReply(ModelResponsePartsManager):

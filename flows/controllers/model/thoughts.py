@@ -8,24 +8,34 @@ the prompt, so that the reply has only the end tag. The reasoning is no part of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 #: The tags of most open models, and the default of the model library.
 THINK = ("<think>", "</think>")
-#: Tags that count only as the beginning of a reply, because they are also ordinary words.
+#: Names of tags that are also ordinary words, and whole tags of models. They count only at the
+#: beginning of a line. After other text, their end tag has to follow.
+_WORDS = ("thinking", "thought", "thoughts", "reasoning", "seed:think", "mm:think")
+_UPPER = ("THINK", "THINKING", "THOUGHT", "REASONING")
+#: The tags of gpt-oss. Other models end their replies with the same end tag.
+_HARMONY = ("<|channel|>analysis<|message|>", "<|end|>")
 AT_START = (
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<|channel|>analysis<|message|>", "<|end|>"),
+    *((f"<{name}>", f"</{name}>") for name in (*_WORDS, *_UPPER)),
+    ("[THINK]", "[/THINK]"),  # Mistral
+    ("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi
+    ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere
+    ("<|channel>thought", "<channel|>"),  # Gemma
+    ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    _HARMONY,
 )
-#: The beginning of an answer in the Harmony format of gpt-oss, and its possible ends.
-_FINAL = re.compile(r"\s*(<\|start\|>assistant)?<\|channel\|>final[^<]*<\|message\|>")
-_FINAL_END = re.compile(r"(<\|(return|end)\|>)+\s*\Z")
+#: The beginning of an answer in the formats of gpt-oss and Cohere, and its possible ends.
+_FINAL = re.compile(
+    r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<]*<\|message\|>"
+    r"|<\|START_(?:RESPONSE|TEXT)\|>)"
+)
+_FINAL_END = re.compile(r"(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)+\s*\Z")
+#: A reply of gpt-oss whose server removed all tags.
+_BARE = re.compile(r"analysis(?=\S)(.*)assistantfinal(.*)", re.DOTALL)
 #: A tag behind one of these characters is quoted, so it is text.
 _QUOTES = ("`", '"', "'", "\u2018", "\u201c")
 #: Maximum characters that wait for the end tag of a thought in the middle of a line.
@@ -51,7 +61,7 @@ class ThoughtSplitter:
 
     The reply comes in pieces that may end anywhere. A start tag counts at the beginning of a line.
     In the middle of a line it counts only if its end tag follows. It does not count in quotes or in
-    a code fence.
+    a code fence. For tags that are also ordinary words, see ``AT_START``.
 
     Args:
         tags: The start tag and the end tag of the model's thoughts.
@@ -59,9 +69,21 @@ class ThoughtSplitter:
 
     def __init__(self, tags: tuple[str, str] = THINK) -> None:
         self._main = tags
+        self._starts = {pair[0]: pair for pair in (*AT_START, tags)}
+        # Longer tags first, because one may be the beginning of another.
+        starts = sorted(self._starts, key=len, reverse=True)
+        self._start = re.compile("|".join(map(re.escape, starts)))
         self._inside: tuple[str, str] | None = None
         self._said = ""
         self._held = ""
+
+    def _first_start(self, rest: str) -> tuple[int, tuple[str, str]] | None:
+        """Return the place and the tags of the first start tag that may count."""
+        for mark in self._start.finditer(rest):
+            tags = self._starts[mark[0]]
+            if tags == self._main or _is_line_start(self._said + rest[: mark.start()]):
+                return mark.start(), tags
+        return None
 
     def feed(self, piece: str) -> list[Segment]:
         """Add a piece of the reply, and return the segments that are certain now.
@@ -102,33 +124,25 @@ class ThoughtSplitter:
         return rest[place + len(tags[1]) :]
 
     def _outer(self, rest: str, segments: list[Segment]) -> str:
-        """Add text outside of thoughts to ``segments``, and return the rest of the piece."""
-        pairs: Sequence[tuple[str, str]] = (self._main,)
-        if not self._said.strip():
-            pairs = (self._main, *AT_START)
-        starts = [(rest.find(pair[0]), pair) for pair in pairs]
-        starts = [
-            (place, pair)
-            for place, pair in starts
-            if place >= 0 and (pair == self._main or not rest[:place].strip())
-        ]
-        if not starts:
-            keep = _tail(rest, [pair[0] for pair in pairs])
+        """Add text outside of thoughts to ``segments``. Return the rest."""
+        start = self._first_start(rest)
+        if start is None:
+            keep = _tail(rest, self._starts)
             segments.append(self._text(rest[: len(rest) - keep]))
             self._held = rest[len(rest) - keep :]
             return ""
-        place, tags = min(starts)
+        place, tags = start
         after = place + len(tags[0])
         before = self._said + rest[:place]
         if is_quoted(before):
             segments.append(self._text(rest[:after]))
             return rest[after:]
-        is_line_start = not before.rpartition("\n")[2].strip()
-        if not is_line_start and tags[1] not in rest[after:] and len(rest) <= MOST_HELD:
+        opens = _is_line_start(before) and (tags == self._main or not before.strip())
+        if not opens and tags[1] not in rest[after:] and len(rest) <= MOST_HELD:
             segments.append(self._text(rest[:place]))
             self._held = rest[place:]
             return ""
-        if not is_line_start and tags[1] not in rest[after:]:
+        if not opens and tags[1] not in rest[after:]:
             segments.append(self._text(rest[:after]))
             return rest[after:]
         segments += [self._text(rest[:place]), Segment("open", tags[0], tags)]
@@ -147,23 +161,46 @@ def is_quoted(before: str) -> bool:
 
 def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str]:
     """Split a complete reply, and return its text without thoughts, and the thoughts."""
-    if not any(mark in text for mark in ("<", "[", "◁", *tags)):
+    if bare := _BARE.fullmatch(text.strip()):
+        return bare[2], bare[1].strip()
+    if not any(mark in text for mark in ("<", "[", "\u25c1", *tags)):
         return text, ""
     splitter = ThoughtSplitter(tags)
     segments = splitter.feed(text) + splitter.flush()
     words = "".join(each.content for each in segments if each.kind == "text")
     thoughts = [each.content for each in segments if each.kind == "thought"]
-    # The template opened the thought in the prompt, so the reply has only its end.
-    place = words.rfind(tags[1])
-    while place >= 0:
-        if not is_quoted(words[:place]) and tags[0] not in words[:place]:
-            thoughts.insert(0, words[:place].replace(tags[1], "\n"))
-            words = words[place + len(tags[1]) :]
-            break
-        place = words.rfind(tags[1], 0, place)
+    for pair in (tags, *AT_START):
+        if (unopened := _unopened(words, pair, pair == tags)) is not None:
+            thoughts.insert(0, words[:unopened].replace(pair[1], "\n"))
+            words = words[unopened + len(pair[1]) :]
     if final := _FINAL.match(words):
         words = _FINAL_END.sub("", words[final.end() :])
     return words, "\n\n".join(each.strip() for each in thoughts if each.strip())
+
+
+def _unopened(words: str, tags: tuple[str, str], is_main: bool) -> int | None:
+    """Return the place of the end tag of a thought that the prompt's template opened.
+
+    The reply has only this end. The end of a tag that is also an ordinary word counts only at the
+    end of its line.
+    """
+    if tags == _HARMONY:
+        return None
+    place = words.rfind(tags[1])
+    while place >= 0:
+        line = words[place + len(tags[1]) :].partition("\n")[0]
+        if (
+            (is_main or not line.strip() or not tags[1].startswith("</"))
+            and (tags[0] if is_main else tags[0].rstrip(">")) not in words[:place]
+            and not is_quoted(words[:place])
+        ):
+            return place
+        place = words.rfind(tags[1], 0, place)
+    return None
+
+
+def _is_line_start(before: str) -> bool:
+    return not before.rpartition("\n")[2].strip()
 
 
 def _tail(text: str, tags: Iterable[str]) -> int:

@@ -143,6 +143,35 @@ def test_what_a_server_by_url_asks_for_is_what_is_charged(cost: Any, money: floa
     assert ("unpriced" in context.told) == (money is None)
 
 
+NOTHING = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+def test_a_cost_without_tokens_is_charged_with_estimated_tokens() -> None:
+    with chat_server(faults={0: [tells(cost=0.5, **NOTHING)] * 2}) as server:
+        context = asked(server)
+        priced = asked(server, price=PRICE)
+    assert (context.spent["money"], "unpriced" in context.told) == (0.5, False)
+    assert context.spent["tokens"] > 0 and priced.spent["money"] < 0.5
+
+
+def test_a_usage_that_cannot_be_is_estimated() -> None:
+    with chat_server(faults={0: [tells(prompt_tokens=10**20)]}) as server:
+        assert 0 < asked(server).spent["input_tokens"] < 10**6
+
+
+def test_the_input_that_a_stream_reported_first_is_charged_if_it_ends_with_0() -> None:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
+
+    from perdure.flows.controllers.model.stream_repairs import with_input_of
+
+    first = RequestUsage(input_tokens=1_000, output_tokens=1)
+    for last, read in ((0, 1_000), (7, 7)):
+        usage = RequestUsage(input_tokens=last, output_tokens=50)
+        charged = with_input_of(first, ModelResponse([], usage=usage)).usage
+        assert (charged.input_tokens, charged.output_tokens) == (read, 50)
+
+
 def test_the_price_of_the_flow_goes_before_what_a_server_asks_for() -> None:
     with chat_server(faults={0: [tells(cost=0.0123)]}) as server:
         assert asked(server, price=PRICE).spent["money"] == pytest.approx((100 * 2 + 10 * 10) / 1e6)

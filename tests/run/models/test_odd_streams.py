@@ -338,6 +338,13 @@ def test_reasoning_between_tags_is_shown_as_reasoning() -> None:
     assert heard.texts == {"thinking": "secret", "text": "Hello <"}
 
 
+def test_reasoning_beside_calls_is_not_sent_back_as_the_models_words() -> None:
+    said = chunk({"role": "assistant", "content": "secret\n</think>\n\nAdding now."})
+    called = chunk(piece(0, "c1", "add", '{"a":1}'))
+    decided, _ = replied(stream(said, called, chunk({}, "tool_calls"), chunk(usage=USAGE)))
+    assert decided.extras["thought"] == "Adding now."
+
+
 def test_a_reply_that_is_only_reasoning_is_no_answer() -> None:
     outcome = ended(of_text("<think>I am still", " thinking"))
     assert isinstance(outcome, Advance) and "is empty" in outcome.turns[0].observation["error"]

@@ -16,8 +16,9 @@ from perdure.flows.controllers.model.parse_reply import decisions_of
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_refusals import REFUSED, WORDS, streamed
-from tests.support.chat_server import ChatServer, Sends, chat_server
+from tests.support.chat_server import ChatServer, Fails, Says, Sends, chat_server
 
+HELLO = Says("", [("finish", {"answer": "Hello!"})])
 HELD_BACK = streamed(
     {"delta": {"role": "assistant", "content": ""}},
     {"delta": {}, "finish_reason": "content_filter"},
@@ -45,6 +46,38 @@ def test_a_refusal_ends_the_run_with_its_words_or_is_a_question_to_a_person(
         isinstance(asked, Interrupt) and words in asked.reason and asked.data == {"refusal": words}
     )
     assert context.spent["tokens"] == 110, "it is charged as any other reply"
+
+
+BLOCKED = {"code": "content_filter", "message": WORDS}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Fails(400, {"error": BLOCKED}),
+        Fails(400, {"error": {"message": WORDS, "type": "content_policy_violation"}}),
+        Fails(
+            400,
+            {"error": {"message": WORDS, "innererror": {"code": "ResponsibleAIPolicyViolation"}}},
+        ),
+        Fails(403, {"error": {"code": 403, "message": WORDS, "metadata": {"flagged_input": "g"}}}),
+        Fails(400, {"code": "data_inspection_failed", "message": WORDS}),
+    ],
+)
+def test_a_filter_that_blocks_the_request_is_a_refusal_and_costs_nothing(answer: Fails) -> None:
+    with chat_server(faults={0: [answer, answer]}) as server:
+        with pytest.raises(FatalError, match="the model refuses: "):
+            decide(server)
+        asked, context = decide(server, refusal="ask")
+    assert isinstance(asked, Interrupt) and asked.data == {"refusal": WORDS}
+    assert context.spent["tokens"] == 0 and not context.spent["money"]
+
+
+def test_after_a_filter_the_next_model_is_asked_if_the_flow_says_so() -> None:
+    with chat_server([HELLO], {0: [Fails(400, {"error": BLOCKED})]}) as server:
+        models = ["m", "m2"]
+        decided, _ = decide(server, models=models, fallback={"refused": True})
+        assert decided.args == {"answer": "Hello!"}
 
 
 def test_what_a_person_answers_to_a_refusal_is_told_to_the_model() -> None:

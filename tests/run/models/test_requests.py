@@ -396,6 +396,9 @@ def test_a_call_that_the_provider_refuses_in_the_stream_is_a_bad_reply_too(
             0,
         ),
         (Sends(b"<html>log in first</html>", "text/html"), "log in first", 0),
+        (Sends(b"<html>log in first</html>"), "log in first", 0),
+        (Sends(b'{"error": {"message": "upstream failed"}}'), "upstream failed", 0),
+        (Sends(b""), "gave an incomplete reply", 1),
         (
             Sends(b'{"choices": [{"message": {"content": "words"}}]}', "application/json"),
             "gave an incomplete reply",
@@ -704,6 +707,58 @@ def test_a_busy_provider_counts_no_attempt_and_each_request_is_told_to_those_who
                 decide(server, ModelController(), context)
             assert raised.value.counts is False and context.spent == {}
     assert recorded.seen == ["enter", seen]
+
+
+def events(*several: dict[str, Any]) -> Sends:
+    return Sends("".join(f"data: {json.dumps(each)}\n\n" for each in several).encode())
+
+
+def content(text: str, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return {**chunk, "choices": [{**choice, **more}]}
+
+
+BUSY = {"code": 429, "message": "slow down"}
+TOO_LONG = {"object": "error", "message": "too long", "type": "BadRequestError", "code": 400}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told", "counts"),
+    [
+        (events({"error": BUSY}), RetryableError, "answers 429: slow down", False),
+        (events({"error": {**BUSY, "code": 503}}), RetryableError, "answers 503", False),
+        (events(content(""), {"error": BUSY}), RetryableError, "answers 429", False),
+        (
+            events({**content("", finish_reason="error"), "error": BUSY}),
+            RetryableError,
+            "answers 429",
+            False,
+        ),
+        (events({"error": "the GPU is on fire"}), RetryableError, "the GPU is on fire", True),
+        (events(TOO_LONG), FatalError, "answers 400: too long", None),
+        (
+            events({**TOO_LONG, "code": 40303}),
+            RetryableError,
+            "gave an incomplete reply: too long",
+            True,
+        ),
+    ],
+)
+def test_an_error_as_an_event_of_a_stream_without_content_is_the_same_as_a_status(
+    answer: Sends, kind: Any, told: str, counts: bool | None
+) -> None:
+    done = Sends(answer.raw + b"data: [DONE]\n\n")
+    for sent in (answer, done):
+        error, context, _ = failing(sent)
+        assert type(error) is kind and told in str(error)
+        assert context.spent == {} and getattr(error, "counts", None) is counts
+
+
+def test_an_error_as_an_event_after_content_may_have_been_paid_for() -> None:
+    for event in ({"error": BUSY}, TOO_LONG):
+        error, context, _ = failing(events(content("Hel"), event))
+        assert getattr(error, "counts", True) and context.spent["requests"] == 1
 
 
 def test_a_request_that_may_have_been_paid_for_counts_as_an_attempt() -> None:

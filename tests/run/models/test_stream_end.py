@@ -190,9 +190,23 @@ def test_a_reply_of_any_protocol_is_whole_with_a_reason_or_while_it_is_suspended
             "aborted",
         ),
         (theirs.ModelResponse(parts), True, "tool_call"),
+        (
+            theirs.ModelResponse(parts, provider_details={"finish_reason": "tool_use"}),
+            True,
+            "tool_call",
+        ),
         (theirs.ModelResponse([theirs.TextPart("words")]), True, "stop"),
     ):
         assert reason_of(response, "m", is_done) == reason
+    new = theirs.ModelResponse(parts, provider_details={"finish_reason": "something_new"})
+    assert (reason_of(new, "m", False), reason_of(new, "m", False, knows_all=True)) == (
+        "stop",
+        "something_new",
+    )
+    paused = theirs.ModelResponse(
+        parts, finish_reason="stop", provider_details={"finish_reason": "compaction"}
+    )
+    assert reason_of(paused, "m", False) == "compaction"
 
 
 def test_missing_arguments_are_none_only_where_the_reply_is_over() -> None:

@@ -318,10 +318,32 @@ def test_files_count_as_tokens_and_those_that_are_too_much_are_left_out() -> Non
         for each in message.files
     ]
     assert names == ["0.png", "3.png", "4.png", "5.png"]
+    hidden = ["not shown: " in each.text for each in loaded(messages, context)]
+    assert hidden == [False, True, True, False, False, False]
     gone = RoundContext("g", files=(), attached={})
     assert [each.files for each in loaded(messages[:1], gone)] == [()]  # type: ignore[union-attr]
     with pytest.raises(FatalError, match=r"no file '0\.png'"):
         loaded(messages[:1], RoundContext("g", files=(references[0],)))
+
+
+def test_a_text_file_counts_as_far_as_it_is_shown() -> None:
+    kept = {f"{n}.txt": File(f"{n}.txt", b"x" * 8_000_000) for n in range(3)}
+    kept["shot.png"] = File("shot.png", PNG)
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    context = RoundContext("g", files=tuple(references[:3]), attached=kept)
+    [message] = loaded([message_with("Look.", references)], context)
+    assert isinstance(message, UserMessage) and len(message.files) == 4
+
+
+def test_a_file_that_is_left_out_moves_those_behind_it() -> None:
+    kept = {f"{n}.png": File(f"{n}.png", PNG) for n in range(3)}
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    del kept["1.png"]
+    [whole] = loaded([message_with("a", references)], RoundContext("g", attached=kept))
+    assert isinstance(whole, UserMessage)
+    lines = [whole.text[: each.at].splitlines()[-1] for each in whole.files]
+    assert [line[:11] for line in lines] == ["[File 0.png", "[File 2.png"]
+    assert "1.png: image/png, " in whole.text and whole.text.count("not shown") == 1
 
 
 def test_merged_messages_keep_each_file_behind_its_line() -> None:

@@ -122,7 +122,7 @@ def test_a_run_whose_model_writes_no_summary_goes_on_without_one(
     driver.play()
     assert client.get(run.id).status is RunStatus.COMPLETED, client.get(run.id).error
     assert len(play.summed) == 1 and len(play.asked) == 12 + 1 + 1
-    assert "earlier steps are left out; they have been carried out.)" in str(
+    assert "earlier steps are left out; each of them has been answered.)" in str(
         play.asked[-1].body["messages"]
     )
 

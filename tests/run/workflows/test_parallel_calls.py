@@ -106,6 +106,22 @@ def test_finish_in_a_reply_ends_the_run_behind_the_calls_before_it(
     assert sorted(DONE) == ["a", "b"]
 
 
+@pytest.mark.parametrize("parallel", [True, False])
+def test_finish_in_a_reply_does_not_end_the_run_if_a_call_before_it_failed_or_was_refused(
+    client: Client, driver: Driver, parallel: bool
+) -> None:
+    for call in (["buy", {"what": "dear"}], ["fail", {"how": "at once"}]):
+        reply = [call, *(look("a") if parallel else ()), ["finish", {"answer": "enough"}]]
+        run = swarm(client, [*reply, *look("c")])
+        driver.play()
+        for question in client.inbox().waiting:
+            client.resume(question.run_id, {"refuse": "never!"})
+        answer = played(client, driver, run).answer
+        assert "the run has not ended, because the call of" in answer[-2]["error"]
+        assert "behind finish" in answer[-1]["error"]
+    assert set(DONE) <= {"a"}
+
+
 def test_a_command_that_finishes_ends_the_run_with_all_turns(
     client: Client, driver: Driver
 ) -> None:

@@ -20,9 +20,11 @@ from perdure import (
     RoundContext,
     ScriptedController,
     Turn,
+    command,
 )
 from perdure.flows.commands.replies import MOST_CALLS
 from perdure.flows.core.budgets import Budget
+from perdure.flows.rings.call_queue import refuse_finish
 from tests.support.flow_player import play_through
 
 
@@ -266,3 +268,60 @@ def test_a_controller_is_told_what_there_is_to_choose_from_and_what_its_node_is_
             ControllerExecutorFlow(controller=Curious([]), commands=[add, picky], topology=topology)
         )
         assert seen.pop() == (["add", "picky", "finish"], "picky", goal)
+
+
+def boom() -> str:
+    """Fail."""
+    raise ValueError("the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("failing", "told"),
+    [
+        (call(0, "boom"), "the call of 'boom' failed"),
+        (call(0, "picky", how="so"), "the call of 'picky' failed"),
+        (call(0, "add", a="x"), "the call of 'add' cannot be carried out"),
+        (call(0, "nothing"), "the call of 'nothing' cannot be carried out"),
+        (BadReply("no JSON"), "a call cannot be carried out"),
+    ],
+)
+@pytest.mark.parametrize("max_result", [8, 32_000])
+@pytest.mark.parametrize("between", [[], [call(1, a=1)]])
+def test_a_finish_behind_a_call_that_did_not_succeed_is_answered_and_ends_nothing(
+    failing: Any, told: str, max_result: int, between: list[Command]
+) -> None:
+    behind = [call(2, "finish", answer="Saved."), call(3, a=9)]
+    made = ControllerExecutorFlow(
+        controller=Replies([[failing, *between, *behind], Finish("failed")], reads_errors=True),
+        commands=[add, picky, boom],
+        max_result=max_result,
+    )
+    played = play_through(made)
+    assert played.end is not None and played.end.answer == "failed"
+    *_, finish, last = played.turns
+    assert finish.command == call(2, "finish", answer="Saved.")
+    assert f"the run has not ended, because {told}" in finish.observation["error"]
+    assert last.command == call(3, a=9) and "behind finish" in last.observation["error"]
+    assert not played.values.get("_waiting")
+
+
+def test_a_finish_behind_a_refused_call_or_one_in_doubt_is_refused() -> None:
+    finish = {"name": "finish", "args": {"answer": 1}}
+    for observation, fault in (
+        ({"refused": "never!", "by": "ann"}, "was refused"),
+        ({"in_doubt": "unknown", "idempotency_key": "k"}, "is in doubt"),
+        ({"error": "ChildFailed: x", "run": "r"}, "failed"),
+    ):
+        [refused] = refuse_finish([finish], [Turn(call(0), observation)])
+        assert f"the call of 'add' {fault};" in refused["error"]
+    for result in ({"error": "x", "found": 3}, {}, "error", 3):
+        assert refuse_finish([finish], [Turn(call(0), result)]) == [finish]
+
+
+def test_code_that_decided_on_finish_behind_other_calls_ends_its_run() -> None:
+    made = ControllerExecutorFlow(
+        controller=Replies([[call(0, "tells"), call(1, "finish", answer=1)]]),
+        commands=[command(name="tells", errors="observe")(boom)],
+    )
+    end = play_through(made).end
+    assert end is not None and end.answer == 1

@@ -231,7 +231,7 @@ def test_a_gap_is_told() -> None:
             shown(history(groups), Window(1, 2, 100), len), NAMES, tools=True
         )
     ]
-    gap = "(Here 7 earlier steps are left out; they have been carried out.)"
+    gap = "(Here 7 earlier steps are left out; each of them has been answered.)"
     assert texts == ["", "0", gap, "", "8"]
 
 
@@ -319,12 +319,14 @@ def test_a_summary_stands_in_the_gap_and_not_where_it_was_written() -> None:
     groups = [*(reply(number, 1) for number in range(6)), summary(4, "All is well."), reply(6, 1)]
     view = shown(history(groups), Window(1, 8, 100), len, compacts=True)
     texts = [each.text for each in history_messages(view, NAMES, tools=True)]
-    gap = "(Here 3 earlier steps are left out; they have been carried out. Your summary of them:)"
+    gap = (
+        "(Here 3 earlier steps are left out; each of them has been answered. Your summary of them:)"
+    )
     assert texts == ["", "0", f"{gap}\n\nAll is well.", "", "4", "", "5", "", "6"]
     empty = [*groups[:6], summary(4, ""), groups[7]]
     view = shown(history(empty), Window(1, 8, 100), len, compacts=True)
     assert history_messages(view, NAMES, tools=True)[2] == UserMessage(
-        "(Here 3 earlier steps are left out; they have been carried out.)"
+        "(Here 3 earlier steps are left out; each of them has been answered.)"
     )
 
 

@@ -7,9 +7,14 @@ import json
 import pytest
 
 from perdure import BadReply, Command
-from perdure.flows.commands.replies import read_reply
+from perdure.flows.commands.replies import MOST_CALLS, read_reply
 from perdure.flows.controllers.model.chat import Reply, ToolCall
-from perdure.flows.controllers.model.parse_reply import MAX_LENGTH, THOUGHT_LENGTH, decisions_of
+from perdure.flows.controllers.model.parse_reply import (
+    MAX_LENGTH,
+    THOUGHT_LENGTH,
+    decisions_of,
+    is_in_words,
+)
 from perdure.flows.controllers.model.tool_names import ToolNames
 
 NAMES = ToolNames(["read_file", "test.double", "finish"])
@@ -75,6 +80,14 @@ def test_calls_with_one_id_are_told_apart() -> None:
 def test_a_long_thought_is_cut() -> None:
     [command] = decisions_of(calls(("read_file", "{}"), text="x" * 50_000), NAMES)
     assert isinstance(command, Command) and len(command.extras["thought"]) == THOUGHT_LENGTH
+    assert "this text had 50,000 characters" in command.extras["thought"], "its model reads it"
+
+
+def test_each_call_of_a_reply_is_decided_and_far_too_many_are_one_bad_reply() -> None:
+    many = [("read_file", "{}")] * (MOST_CALLS + 6)
+    assert len(decisions_of(calls(*many), NAMES)) == MOST_CALLS + 6
+    with pytest.raises(BadReply, match="at most 64 are carried out"):
+        decisions_of(calls(*many * 4), NAMES)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +106,7 @@ def test_a_long_thought_is_cut() -> None:
             Reply("", ended="content_filter"),
             "the reply is empty: its provider blocked it; call one",
         ),
-        (Reply('{"command": "x", ', ended="length"), "the reply is not JSON"),
+        (Reply('{"command": "x", ', ended="length"), "the reply was cut off at its limit"),
         (
             calls(("read_file", "x" * MAX_LENGTH)),
             f"the reply has {MAX_LENGTH + 9} characters, at most {MAX_LENGTH} are allowed",
@@ -113,6 +126,43 @@ def test_a_text_in_the_seeds_format_is_taken() -> None:
     said = {"thought": "t", "plan": ["p"], "command": "test_double", "command_args": None}
     [command] = decisions_of(Reply(f"Here:\n```json\n{json.dumps(said)}\n```"), NAMES)
     assert command == Command("test.double", {}, {"thought": "t", "plan": ["p"]})
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("ended", ["length", "abort", "error", "content_filter"])
+def test_a_command_that_a_cut_text_quotes_is_not_carried_out(ended: str, tools: bool) -> None:
+    text = f'Wrong would be {ONE}. Right is: {{"command": "fin'
+    for said in (text, ONE):
+        with pytest.raises(BadReply, match=r"cut off at its limit|ended early"):
+            decisions_of(Reply(said, ended=ended), NAMES, tools)
+
+
+@pytest.mark.parametrize(
+    "ended", ["length", "abort", "error", "insufficient_system_resource", "content_filter"]
+)
+def test_arguments_that_never_came_are_none_only_if_the_reply_is_complete(ended: str) -> None:
+    [command] = decisions_of(calls(("read_file", ""), ended="stop"), NAMES)
+    assert isinstance(command, Command)
+    [bad] = decisions_of(calls(("read_file", ""), ended=ended), NAMES)
+    assert isinstance(bad, BadReply) and bad.command == Command("read_file", {}, {}, "c0", 0)
+    assert ("cut off at its limit" if ended == "length" else f"ended early ({ended})") in str(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_answer"),
+    [
+        ('Put it into mcp.json:\n{"mcpServers": {"time": {"command": "uvx", "args": []}}}', True),
+        ('{"mcpServers": {"time": {"command": "uvx", "args": []}}}', True),
+        ('The file says: {"command": "one", "command_args": {}}. That is all.', True),
+        ('{"command": "one", "command_args": {}}', False),
+        ('```json\n{"command": "one", "command_args": {}}\n```', False),
+        ('{"thought": "t", "command": "one", "command_args": {"a', False),
+    ],
+)
+def test_with_tools_a_text_is_never_a_command(text: str, is_answer: bool) -> None:
+    assert is_in_words(Reply(text), NAMES) == is_answer
+    with pytest.raises(BadReply, match="calls no command"):
+        decisions_of(Reply(text), NAMES, tools=True)
 
 
 ONE = '{"command": "one", "command_args": {}}'

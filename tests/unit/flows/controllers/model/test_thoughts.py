@@ -4,6 +4,8 @@ pieces of the text.
 
 from __future__ import annotations
 
+import pytest
+
 from perdure.flows.controllers.model.leaked_calls import is_leaked_call
 from perdure.flows.controllers.model.thoughts import MOST_HELD, ThoughtSplitter, without_thoughts
 from tests.support.cases import Cases
@@ -29,6 +31,34 @@ TEXTS: Cases = {
     "in code": ("```\n<think>a</think>\n```", "```\n<think>a</think>\n```"),
     "other tags": ("<thinking>secret</thinking>Hello!", "Hello!"),
     "other tags, named": ("Use <thinking> now.", "Use <thinking> now."),
+    "other tags, named in a line": ("<b>\n<thinking>\nis a tag.", "<b>\n<thinking>\nis a tag."),
+    "other tags, after text": (
+        "Sure.\n\n<thinking>secret</thinking>\nHello!",
+        "Sure.\n\n\nHello!",
+    ),
+    "other tags, in code": (
+        "So:\n```\n<thinking>a</thinking>\n```\nthinks.",
+        "So:\n```\n<thinking>a</thinking>\n```\nthinks.",
+    ),
+    "other tags, not opened": ("secret</thinking>\n\nHello!", "Hello!"),
+    "other tags, end named": ("Write </thinking> last.", "Write </thinking> last."),
+    "other tags, as data": (
+        'It is <thought id="1">a</thought>\nin XML.',
+        'It is <thought id="1">a</thought>\nin XML.',
+    ),
+    "upper case": ("<THINK>secret</THINK>Hello!", "Hello!"),
+    "thoughts": ("<thoughts>secret</thoughts>Hello!", "Hello!"),
+    "with a prefix": ("<mm:think>secret</mm:think>Hello!", "Hello!"),
+    "of Gemma": ("<|channel>thought\nsecret<channel|>Hello!", "Hello!"),
+    "of Apertus": ("<|inner_prefix|>secret<|inner_suffix|>Hello!", "Hello!"),
+    "of Cohere": (
+        "<|START_THINKING|>secret<|END_THINKING|><|START_RESPONSE|>Hello!<|END_RESPONSE|>",
+        "Hello!",
+    ),
+    "of Mistral, not opened": ("secret[/THINK]Hello!", "Hello!"),
+    "of gpt-oss, without tags": ("analysisWe greet.assistantfinalHello!", "Hello!"),
+    "about analysis": ("analysis is final", "analysis is final"),
+    "end of a reply": ("Hello!<|end|>", "Hello!<|end|>"),
     "of Mistral": ("[THINK]secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss": (
         (
@@ -58,6 +88,18 @@ CALLS: Cases = {
     "json in a fence": ('```json\n{"name": "add", "parameters": {"a": 1}}\n```',),
     "json of OpenAI": ('[{"type": "function", "function": {"name": "add", "arguments": "{}"}}]',),
     "python": ("[add(a=1, b=2)]",),
+    "upper case": ('<TOOLCALL>[{"name": "add", "arguments": {"a": 1}}]</TOOLCALL>',),
+    "prefix": ("<start_function_call>call:add{a:1}<end_function_call>",),
+    "lm studio": ('[TOOL_REQUEST]{"name": "add"}[END_TOOL_REQUEST]',),
+    "functools": ('functools[{"name": "add", "arguments": {"a": 1}}]',),
+    "apertus": ('<|tools_prefix|>[{"add": {"a": 1}}]<|tools_suffix|>',),
+    "functionary": ('>>>add\n{"a": 1}',),
+    "react": ('Thought: I add.\nAction: add\nAction Input: {"a": 1}',),
+    "react, bold": ('**Action:** `add`\n**Action Input:** {"a": 1}',),
+    "gpt-oss, bare": ('assistantcommentary to=functions.add json{"a":1}',),
+    "json after words": ('I add.\n{"name": "add", "arguments": {"a": 1}}',),
+    "json list after words": ('I add.\n[\n {"name": "add", "arguments": {"a": 1}}\n]',),
+    "json in a fence after words": ('I add.\n```json\n{"name": "add", "arguments": {}}\n```',),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
 }
 
@@ -67,6 +109,16 @@ WORDS: Cases = {
     "code": ("```python\nadd(1)\nadd(2)\n```\nruns twice.",),
     "quoted": ("Models write `<tool_call>` before a call.",),
     "in code": ("So:\n```\n<tool_call>{}</tool_call>\n```\nas Hermes does.",),
+    "named json": ('Call it as `{"name": "add", "arguments": {}}`, or {"name": "add"}.',),
+    "json in a line": ('As in the call {"name": "add", "arguments": {"a": 1}} of yesterday.',),
+    "json without arguments": ('I have two:\n{"name": "add", "kind": "tool"}',),
+    "json of others": ('So:\n```json\n{"name": "search", "arguments": {"a": 1}}\n```',),
+    "types": ("It returns a List<ToolCall> or Map<FunctionCall>.\n<ToolCall>\nshows one.",),
+    "code span": ("Hermes wraps calls (`<tool_call>...</tool_call>`).",),
+    "action": ("Action: add the numbers.\nInput: none.",),
+    "action of another": ("Action: wait\nAction Input: none",),
+    "prompt": (">>> add(1)\n{1}\n>>>sub\n{1}",),
+    "functools": ("functools[0] is no function; functools.cache is.",),
     "maths": ("f(x) = add(x)",),
 }
 
@@ -112,3 +164,25 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
         assert not is_leaked_call(text, {"add", "finish"})
 
     each_case(WORDS, check)
+
+
+@pytest.mark.timeout(30)  # with time that grows as the square of the length it would be minutes
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n",
+        " ",
+        '[{"',
+        '[\n{"',
+        "<a_",
+        ">>>add\n",
+        "Action: add\n\n ",
+        "```\n",
+        "<thinking>\n",
+        "</think>`",
+    ],
+)
+def test_no_search_takes_longer_than_the_text(text: str) -> None:
+    whole = text * (100_000 // len(text))
+    is_leaked_call(whole, {"add"})
+    without_thoughts(whole)
