@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.flows.commands.command import CommandSpec
 from perdure.flows.commands.controller import Controller, controller
@@ -26,7 +25,6 @@ from perdure.flows.controllers.model.chat import (
     ChatMessage,
     Model,
     ModelFailed,
-    Piece,
     Reply,
     RequestSettings,
 )
@@ -43,6 +41,7 @@ from perdure.flows.controllers.model.cost import (
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.errors import refused
 from perdure.flows.controllers.model.files import loaded
+from perdure.flows.controllers.model.live_reply import shower_of
 from perdure.flows.controllers.model.messages import bytes_of
 from perdure.flows.controllers.model.parse_reply import (
     MAX_LENGTH,
@@ -75,14 +74,6 @@ from perdure.flows.core.genai_attributes import (
 )
 from perdure.flows.core.outcomes import Command, Interrupt, Turn
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.rounds.facts import PROGRESS_LENGTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-#: Minimum seconds between two progress reports of an incoming reply. Reports travel with heartbeats
-#: in any case.
-TOLD_EVERY = 0.2
 
 
 @controller("model")
@@ -362,7 +353,7 @@ class ModelController(Controller):
             context.traced.update(traced_content.of_request(prompt.messages, prompt.tools))
         messages = loaded(prompt.messages, context)
         try:
-            reply = await model.request(messages, prompt.tools, request, _shower(context))
+            reply = await model.request(messages, prompt.tools, request, shower_of(context))
         except ModelFailed as failed:
             if failed.billed:
                 context.spend(**self.estimate(context))
@@ -452,29 +443,3 @@ def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, 
 
 def _listed(models: Any) -> Any:
     return list(models) if isinstance(models, Sequence) and not isinstance(models, str) else models
-
-
-def _shower(context: RoundContext) -> Callable[[Piece], None]:
-    """Return a function that shows a model's reply piece by piece while it arrives.
-
-    It writes live text, and reports the end of the text as the round's progress. Progress is
-    reported at most once in ``TOLD_EVERY`` seconds. Arguments of tool calls are only written as
-    live text.
-    """
-    last_report, tail = 0.0, ""
-
-    def show(piece: Piece) -> None:
-        """Show a piece of the reply. Report progress if no report is recent."""
-        nonlocal last_report, tail
-        context.stream(piece.text, piece.kind, piece.tool)
-        if piece.kind == "arguments":
-            return
-        tail = (tail + piece.text)[-PROGRESS_LENGTH - 1 :]
-        now = monotonic()
-        if now - last_report >= TOLD_EVERY:
-            last_report = now
-            context.progress(
-                0, None, tail if len(tail) <= PROGRESS_LENGTH else f"…{tail[1 - PROGRESS_LENGTH :]}"
-            )
-
-    return show

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
@@ -34,13 +33,11 @@ from perdure.flows.controllers.model.chat import (
     Reply,
     RequestSettings,
     SystemMessage,
-    ToolCall,
     Usage,
     UserMessage,
 )
 from perdure.flows.controllers.model.endpoint import Target
 from perdure.flows.controllers.model.errors import error_of_event, failed, no_reply, refusal_of
-from perdure.flows.controllers.model.parse_reply import told_apart
 from perdure.flows.controllers.model.prompt_cache import content_of, is_asked_for, with_caching
 from perdure.flows.controllers.model.provider_clients import (
     REASON_NEEDED,
@@ -53,17 +50,15 @@ from perdure.flows.controllers.model.provider_files import (
     shown_in,
     with_files_named,
 )
+from perdure.flows.controllers.model.provider_replies import piece_of, reply_of
 from perdure.flows.controllers.model.provider_settings import resolved
-from perdure.flows.controllers.model.responses import kept_of, response_of
+from perdure.flows.controllers.model.responses import response_of
 from perdure.flows.controllers.model.stream_end import (
     DoneMarker,
-    fault_in,
     lacks_reason_only,
     reason_of,
-    refusal_in,
 )
 from perdure.flows.controllers.model.stream_repairs import repair, with_input_of
-from perdure.flows.controllers.model.thoughts import without_thoughts
 from perdure.flows.core.errors import FatalError
 
 #: At INFO these loggers write the address of every request, and a URL may contain a key. At DEBUG
@@ -73,8 +68,6 @@ for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic")
 
 #: The provider's name in errors and prices for a server that is configured only by its URL.
 SERVER = "openai-compatible"
-#: Maximum tokens that a usage may plausibly report. A number above it is a fault of the server.
-MOST_TOKENS = 10**9
 #: Maximum seconds for a server to list its models.
 NAMING_SECONDS = 30.0
 
@@ -202,7 +195,7 @@ class LibraryModel:
             try:
                 async for event in events:
                     first_usage = first_usage or events.usage
-                    piece = _piece(event, tools_of)
+                    piece = piece_of(event, tools_of)
                     if piece is not None and (piece.text or piece.tool):
                         self._has_content = True
                     if piece is not None and piece.text:
@@ -213,7 +206,7 @@ class LibraryModel:
                 ):
                     raise
             for event in parts.flush() if parts is not None else ():
-                piece = _piece(event, tools_of)
+                piece = piece_of(event, tools_of)
                 if piece is not None:
                     on_piece(piece)
             if self._done.refused_call is not None:
@@ -226,7 +219,7 @@ class LibraryModel:
             response = with_input_of(first_usage, events.get())
             knows_all = isinstance(self._model, OpenAIResponsesModel)
             ended = reason_of(response, self._model.model_name, self._done.is_seen, knows_all)
-            return _reply(response, self._model.model_name, ended, self._target.secrets())
+            return reply_of(response, self._model.model_name, ended, self._target.secrets())
 
 
 @asynccontextmanager
@@ -355,110 +348,3 @@ def _request_part(message: ChatMessage, model: TheirModel, caches: bool) -> thei
         )
     assert isinstance(message, UserMessage)
     return theirs.UserPromptPart(content_of(message, model, caches))
-
-
-def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
-    """Return the piece of a reply in an event. None if it holds none.
-
-    Args:
-        tools: The tool of each call so far, by the call's position in the reply. This function adds
-            a new call.
-    """
-    if isinstance(event, theirs.PartStartEvent):
-        match event.part:
-            case theirs.TextPart(content=text):
-                return Piece(text)
-            case theirs.ThinkingPart(content=text):
-                return Piece(text, "thinking")
-            case theirs.ToolCallPart(tool_name=tool, args=args):
-                tools[event.index] = tool
-                return Piece(args if isinstance(args, str) else "", "arguments", tool)
-    if isinstance(event, theirs.PartDeltaEvent):
-        match event.delta:
-            case theirs.TextPartDelta(content_delta=text):
-                return Piece(text)
-            case theirs.ThinkingPartDelta(content_delta=str(text)):
-                return Piece(text, "thinking")
-            case theirs.ToolCallPartDelta(args_delta=str(text)):
-                return Piece(text, "arguments", tools.get(event.index, ""))
-    return None
-
-
-def _reply(
-    response: theirs.ModelResponse, requested_model: str, ended: str, secrets: Sequence[str]
-) -> Reply:
-    made = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
-    calls = told_apart(
-        [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made]
-    )
-    said = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
-    text, thoughts = without_thoughts(said)
-    usage = _usage(response)
-    thinking = [
-        part.content
-        for part in response.parts
-        if isinstance(part, theirs.ThinkingPart) and part.content
-    ]
-    return Reply(
-        text=text,
-        calls=tuple(calls),
-        usage=usage,
-        money=_reported_cost(response) if usage is None else None,
-        model=response.model_name or requested_model,
-        ended=ended,
-        refusal=refusal_in(response),
-        fault=fault_in(response),
-        thinking="\n\n".join([*thinking, thoughts] if thoughts else thinking),
-        kept=kept_of(response, calls, secrets),
-    )
-
-
-def _arguments(part: theirs.ToolCallPart) -> str:
-    if part.args is None:  # differs from an empty object: the reply may have been cut before them
-        return ""
-    return part.args if isinstance(part.args, str) else part.args_as_json_str()
-
-
-def _usage(response: theirs.ModelResponse) -> Usage | None:
-    usage = response.usage
-    is_nothing = not usage.input_tokens + usage.output_tokens
-    # A reply with content has used tokens; a blocked prompt has not.
-    if usage.unmeasured_requests or (
-        is_nothing and (response.parts or response.state != "complete")
-    ):
-        return None
-    if not all(0 <= count <= MOST_TOKENS for count in (usage.input_tokens, usage.output_tokens)):
-        return None
-    is_cached = usage.cache_read_tokens or usage.cache_write_tokens
-    money = 0.0 if is_nothing else _price_of(response)
-    reported_cost = _reported_cost(response)
-    return Usage(
-        usage.input_tokens,
-        usage.output_tokens,
-        money if reported_cost is None else reported_cost,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        _price_of(_uncached(response)) if is_cached else None,
-    )
-
-
-def _reported_cost(response: theirs.ModelResponse) -> float | None:
-    """Return the charge in US dollars that OpenRouter and other gateways report, if any."""
-    cost = (response.provider_details or {}).get("cost")
-    return float(cost) if isinstance(cost, int | float) else None
-
-
-def _price_of(response: theirs.ModelResponse) -> float | None:
-    """Return the cost of a reply in US dollars by the price list. None if no price is known."""
-    try:
-        return float(response.cost().total_price)
-    except (LookupError, ValueError, AssertionError):
-        return None
-
-
-def _uncached(response: theirs.ModelResponse) -> theirs.ModelResponse:
-    """Return a copy of a reply, with the usage that it would have without a cache."""
-    usage = RequestUsage(
-        input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
-    )
-    return replace(response, usage=usage)

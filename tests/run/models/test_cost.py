@@ -192,13 +192,13 @@ def test_a_usage_of_nothing_is_told_where_nothing_was_said(
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.usage import RequestUsage
 
-    from perdure.flows.controllers.model.provider import _usage
+    from perdure.flows.controllers.model.provider_replies import usage_of
 
     response = ModelResponse(
         [TextPart(text) for text in texts],
         usage=RequestUsage(**usage),
         finish_reason="content_filter",
     )
-    read = _usage(response)
+    read = usage_of(response)
     assert (None if read is None else read.input_tokens + read.output_tokens) == tokens
     assert read is None or tokens or read.money == 0

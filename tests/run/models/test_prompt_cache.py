@@ -166,7 +166,7 @@ def test_what_was_cached_is_charged_by_its_price_and_told() -> None:
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.usage import RequestUsage
 
-    from perdure.flows.controllers.model.provider import _usage
+    from perdure.flows.controllers.model.provider_replies import usage_of
 
     response = ModelResponse(
         [TextPart("x")],
@@ -176,7 +176,7 @@ def test_what_was_cached_is_charged_by_its_price_and_told() -> None:
         model_name="claude-sonnet-4-5",
         provider_name="anthropic",
     )
-    usage = _usage(response)
+    usage = usage_of(response)
     assert usage is not None
     assert (usage.cached_tokens, usage.cache_write_tokens) == (800, 100)
     assert usage.money == pytest.approx((100 * 3 + 800 * 0.3 + 100 * 3.75 + 100 * 15) / 1e6)
