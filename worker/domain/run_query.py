@@ -150,7 +150,7 @@ class RunQuery:
     def named_ids(self) -> tuple[str, ...]:
         """Texts that may be a run's whole id. Such a run is found at any age."""
         texts = [term.text for term in self.terms if term.key in ("", "id") and not term.is_not]
-        return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
+        return tuple(dict.fromkeys(text for text in texts if RUN_ID.fullmatch(text)))[:MOST_NAMED]
 
     def fits(self, fields: Mapping[str, str], now: float) -> bool:
         """Return whether a run's hash fields match the query.
