@@ -76,8 +76,9 @@ def submit(
         interrupt_before, interrupt_after: Nodes to pause at. None means the flow's own.
         max_rounds: Maximum number of cycles. None means the flow's own.
         not_before, deadline: An aware datetime, or a duration (timedelta, seconds) from now.
+            ``not_before`` is before the deadline.
         thread_id: Your name for the conversation that the run belongs to.
-        labels: Texts by name.
+        labels: Texts by name. No name is empty or contains ``=``.
         budgets: Limits on the run's spending (``tokens``, ``money``, ``seconds``, ``cycles``,
             ``commands.NAME``). They override the flow's own.
         retry: Tightens the flow's retry policies: ``max_attempts``, ``within``, ``not_on``. See
@@ -185,6 +186,11 @@ def make_run(
     if until is not None and until <= 0:
         raise InvalidInput(f"the deadline passed {-until / 1000:g} s ago; pass a later one")
     delay = delay if delay is not None and delay > 0 else None
+    if delay is not None and until is not None and delay >= until:
+        raise InvalidInput(
+            f"the deadline passes in {until / 1000:g} s, before the run may begin: not_before is "
+            f"{delay / 1000:g} s ahead. Pass a later deadline, or an earlier not_before"
+        )
     phase = "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
     message = session.connection.publisher.message(
         role, run_id, 1 if phase == "interrupted" else 0, submission.step

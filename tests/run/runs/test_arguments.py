@@ -50,7 +50,11 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     *(
         ("submit", ("countdown", "x"), {"labels": value}, "labels")
-        for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None})
+        for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None}, {"a=b": "c"}, {"": "c"})
+    ),
+    *(
+        ("submit", ("countdown", "x"), {"not_before": start, "deadline": 3600}, "not_before")
+        for start in (timedelta(hours=2), datetime.now(UTC) + timedelta(hours=2), 3600)
     ),
     *(
         ("submit", ("countdown", "x"), {option: value}, option)
