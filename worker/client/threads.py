@@ -68,12 +68,14 @@ class Threads(RunWaits, ClientApi):
         submitted_by: str | None,
         may_hear: Callable[[Run], bool] = lambda run: True,
         files: Sequence[File] = (),
+        has_own_topics: bool = False,
     ) -> SentMessage:
         """Send a message to the thread with this topic.
 
         Args:
             may_hear: Returns whether a live run gets the message. If not, ``Taken`` is raised.
             files: Files of the run that the message starts.
+            has_own_topics: Whether topics of this run belong to its submitter, as over HTTP.
 
         Raises:
             UnsupportedPart: The message has files, and it is for a live run.
@@ -103,6 +105,7 @@ class Threads(RunWaits, ClientApi):
             submitted_by=submitted_by,
             topic=topic,
             files=tuple(files),
+            has_own_topics=has_own_topics,
         )
         # The name of a thread may be long, and a key too.
         own = sha256(f"{topic}\n{key}".encode()).hexdigest()

@@ -16,7 +16,7 @@ from perdure.flows.core.errors import FatalError, RoundStopped, TopicTaken
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.children import Child, KnownGroup
 from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
-from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
+from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, PLAIN_TOPICS, Record
 from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.http_urls import parse_http
@@ -134,7 +134,8 @@ class StoreMailbox(Mailbox):
         """Take a topic for the run, with its waiting signals.
 
         The signals go into the run's mailbox. If the run was submitted over HTTP, the submitter's
-        name precedes the topic, as at a submission.
+        name precedes the topic, as at a submission. Earlier releases did not store how a run was
+        submitted, so the name precedes the topic of each of their runs that has a submitter.
 
         Raises:
             TopicTaken: Another live run holds the topic.
@@ -142,8 +143,9 @@ class StoreMailbox(Mailbox):
             RoundStopped: The round no longer holds the run's lease.
             StoreUnavailable: The server does not answer. The round is lost.
         """
-        submitter = self._record.fields.get("submitted_by")
-        stored = topic if submitter is None else f"{submitter}/{topic}"
+        fields = self._record.fields
+        owner = None if PLAIN_TOPICS in fields else fields.get("submitted_by")
+        stored = topic if owner is None else f"{owner}/{topic}"
         try:
             word, detail = self._store.signals.take_topic(
                 self._record.id,

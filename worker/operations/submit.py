@@ -140,6 +140,7 @@ def submit(
         topic=options.get("topic"),
         model=options.get("model"),
         files=read_files,
+        has_own_topics=session.has_own_topics,
     )
     return make_run(
         session,
