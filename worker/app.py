@@ -36,7 +36,8 @@ __all__ = ["broker_url", "engine_of", "install", "make_app"]
 class PerdureApp(OwnApp):
     """The Celery app that ``make_app`` creates.
 
-    If a pool's processes are not forks (macOS), the app is pickled as a call that creates it again.
+    Its pickled form is a call that creates the app again. Celery pickles the app for pool processes
+    that are not forks (macOS).
     """
 
     def __reduce__(self) -> tuple[Callable[..., Celery], tuple[Any, ...]]:
@@ -53,7 +54,10 @@ def _make_again(settings: Settings, name: str, worker_pid: int | None) -> Celery
 
 
 def make_app(settings: Settings) -> Celery:
-    """Return Perdure's own Celery app, with the tasks that run rounds and the worker step."""
+    """Return Perdure's own Celery app, with the tasks that run rounds and the worker step.
+
+    The worker step (``PerdureStep``) starts the sweeper in a worker.
+    """
     app = celery_app(settings, PerdureApp)
     _install(app, Runtime(app, settings, owns_app=True))
     return app
@@ -112,7 +116,8 @@ def _add_submit_task(app: Celery) -> None:
     """Register the Celery task ``perdure.submit``, which submits a run, on an app.
 
     Celery beat and canvas can use the task. It takes the arguments of ``Client.submit`` and returns
-    the run's id. A message that is delivered twice, or retried, submits once.
+    the run's id. Its default idempotency key is the id of the Celery task. So a message that is
+    delivered twice, or a retry of the task, submits no second run.
     """
 
     @cache
@@ -129,9 +134,12 @@ def _add_submit_task(app: Celery) -> None:
 
 
 def __getattr__(name: str) -> Celery:
-    """Return Perdure's Celery app for the names ``app`` and ``celery``, created on first use.
+    """Return Perdure's Celery app for the names ``app`` and ``celery``.
 
-    So importing this module reads no settings.
+    The first access creates the app, so that importing this module reads no settings.
+
+    Raises:
+        AttributeError: The module has no such name.
     """
     if name in ("app", "celery"):
         settings = with_server(current())

@@ -244,9 +244,9 @@ class ServerFull(StoreUnavailable):
 
 
 class AccessDenied(StoreUnavailable):
-    """Raised when the state server refuses its user: a wrong login, or a missing permission.
+    """Raised when the state server denies access: wrong credentials, or a missing permission.
 
-    A missing permission is a command or key outside the user's ACL on the server.
+    A permission is missing if the server's ACL does not allow the user this command or this key.
 
     docs/operations/security.md lists the permissions of each role.
     """
@@ -313,7 +313,8 @@ __all__ = [
 def http_class(cls: type[PerdureError]) -> type[PerdureError]:
     """Return the error class that the HTTP API reports for errors of class ``cls``.
 
-    This is the first of ``cls`` and its base classes that defines an HTTP status.
+    The result is the first class in the method resolution order of ``cls`` that defines an HTTP
+    status.
     """
     return next(each for each in cls.__mro__ if "http_status" in vars(each))
 
@@ -327,7 +328,10 @@ HTTP_ERRORS: dict[str, type[PerdureError]] = {
 
 
 def type_of(error: BaseException) -> str:
-    """Return the name of an exception's type, with its module unless it is a Python builtin."""
+    """Return the name of an exception's type.
+
+    The name begins with the module, except for Python's builtin exceptions.
+    """
     kind = type(error)
     return (
         kind.__qualname__

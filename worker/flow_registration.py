@@ -1,6 +1,6 @@
 """Registration of the flows of a process.
 
-They come from the modules that the settings name, and from YAML files.
+The flows come from the modules that the settings name, and from YAML files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ OWN = Path("config")
 def shipped() -> Path:
     """Return the configuration directory that ships with Perdure.
 
-    The directory is inside the installed package, or beside the source code.
+    It is ``_config`` in the installed package. In a source checkout, it is ``config`` beside the
+    package.
     """
     package = Path(str(files("perdure.worker")))
     installed = package / "_config"
@@ -31,7 +32,8 @@ def shipped() -> Path:
 def find_flows(settings: Settings) -> None:
     """Register all flows of this process: those of ``flow_modules``, and those in YAML files.
 
-    The YAML files are those that ship with Perdure, and those of the project.
+    The YAML files are in the configuration directory that ships with Perdure, and in that of the
+    project.
 
     Raises:
         InvalidFlow: A module cannot be imported.

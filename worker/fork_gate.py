@@ -1,7 +1,7 @@
 """Delay of forks in a worker until its background threads hold no lock.
 
-A forked process copies every lock, also a lock that another thread holds at that moment. No
-thread of the new process releases such a copy. Modules under import, Python's ``cached_property``
+A forked process copies every lock, also a lock that another thread holds at that moment. The new
+process has no thread that releases the copy. Modules under import, Python's ``cached_property``
 before 3.12 and connection pools have locks. So a fork waits until each background thread is between
 two pieces of work.
 """
@@ -22,8 +22,9 @@ PATIENCE_SECONDS = 1.0
 class ForkGate:
     """A context manager that delays forks of this process while its block runs.
 
-    A background thread encloses each piece of work in its own gate, so threads do not wait for one
-    another.
+    Each background thread has its own gate, and runs each piece of work in a block of the gate. So
+    the threads do not wait for one another. A fork waits at most ``PATIENCE_SECONDS``, and then
+    happens nevertheless.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class ForkGate:
 
 
 class _Closed(threading.local):
-    """The gates that the forking thread holds closed during its fork."""
+    """The gates that the forking thread has locked for the time of its fork."""
 
     def __init__(self) -> None:
         self.gates: list[ForkGate] = []

@@ -14,7 +14,7 @@ class HttpAddress(NamedTuple):
 
     Attributes:
         api: URL of the server's API, without user and password.
-        shown: The server's URL as it may be shown, without user, password and query.
+        shown: The server's URL without user and password, for messages.
         login: User and password from the URL, for a proxy. None if the URL has none.
     """
 
@@ -27,11 +27,11 @@ def parse_http(url: object, path: str) -> HttpAddress | None:
     """Parse the URL of an HTTP server.
 
     Args:
-        url: The URL.
         path: The path of the API if the URL has no path.
 
     Returns:
-        The server's address, or None if ``url`` is not the URL of an HTTP server.
+        The server's address. None if ``url`` is not a text, is not an HTTP URL with a host, or has
+        a query or a fragment.
     """
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
@@ -60,8 +60,9 @@ LINK_FIELDS = ("run_id", "trace_id")
 
 
 def check_link(template: str) -> None:
-    """Raise ValueError unless a link's template is an HTTP address with a fixed host.
+    """Raise ValueError if ``template`` is not a valid template of a link.
 
+    A valid template is an HTTP address with a fixed host, without spaces and control characters.
     Only ``{run_id}`` and ``{trace_id}`` may be in braces.
     """
     bare = template
@@ -84,7 +85,13 @@ def check_link(template: str) -> None:
 
 
 def filled_link(template: str, values: Mapping[str, str]) -> str:
-    """Return the address that a template gives with these values, encoded for a URL."""
+    """Return a link: the template with the values of its fields, percent-encoded.
+
+    A field without a value becomes an empty text.
+
+    Args:
+        values: The values of ``run_id`` and ``trace_id``, by name.
+    """
     for name in LINK_FIELDS:
         template = template.replace(f"{{{name}}}", quote(values.get(name, ""), safe=""))
     return template

@@ -1,9 +1,10 @@
-"""Ids of runs, worker names (``HOST:PID``), and random ids.
+"""The pattern of run ids, the names of worker processes (``HOST:PID``), and random ids.
 
-Claims and events of lost workers contain worker names. Each round needs several random ids.
+The store holds a worker's name in the worker's claims and in the events of lost workers. Each round
+needs several random ids.
 
-Random ids have to be distinct, not secret. The operating system's random bytes would cost a system
-call each, during which the thread releases the interpreter and then waits to get it back.
+Random ids have to be distinct, but not secret. The operating system's random bytes would cost a
+system call each, during which the thread releases the interpreter and then waits to get it back.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ os.register_at_fork(after_in_child=_source.seed)
 
 
 def new_digits(count: int) -> str:
-    """Return ``count`` random hexadecimal digits; ``count`` must be even."""
+    """Return ``count`` random hexadecimal digits. ``count`` must be even."""
     return _source.randbytes(count // 2).hex()
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return the name ``HOST:PID`` of a process on this machine. ``pid`` None: this process."""
+    """Return the name ``HOST:PID`` of a process on this machine.
+
+    If ``pid`` is None, it is the name of this process.
+    """
     return f"{_host()}:{os.getpid() if pid is None else pid}"
 
 

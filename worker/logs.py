@@ -1,4 +1,7 @@
-"""Logs of a worker: text for people, or one JSON object per line with its run, step and attempt."""
+"""Logs of a worker: text for people, or one JSON object per line.
+
+A JSON object has the run, step and attempt of its line.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,12 @@ ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class about:  # noqa: N801 - used like a function
-    """Context that adds facts to all JSON log lines inside its block, of any library.
+    """A context manager that adds facts to the JSON log lines of its block.
 
-    It is a class, because a generator-based context takes three times as long, and each round
-    enters two.
+    Lines of any library get the facts. Lines of other threads do not.
+
+    It is a class, because a generator-based context manager takes three times as long, and each
+    round enters two.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -46,14 +51,14 @@ class about:  # noqa: N801 - used like a function
 
 
 class RoundLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logger of one round. Its lines carry the round's facts, from any thread."""
+    """Logger of one round. It adds the round's facts to its lines, whichever thread logs them."""
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
         """Add the round's facts (run, step and so on) to the ``extra`` of a logging call.
 
-        A fact that the call itself passes wins.
+        If the call's own ``extra`` has a fact of the same name, the call's value is kept.
         """
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
@@ -61,7 +66,8 @@ class RoundLogger(logging.LoggerAdapter[logging.Logger]):
 def round_logger() -> RoundLogger:
     """Return a logger for the round that this thread runs.
 
-    The logger's lines carry the round's run id, step, attempt, node and worker.
+    The logger's lines have the round's run id, step, attempt, node and worker. If this thread runs
+    no round, the lines have no such facts.
     """
     return RoundLogger(_of_flows, dict(_about.get()))
 
@@ -69,7 +75,9 @@ def round_logger() -> RoundLogger:
 class TextFormatter(logging.Formatter):
     """Log format for people: time, level, logger, message.
 
-    With ``several``, lines carry the process id, because several processes write to one output.
+    Args:
+        several: Whether lines also have the process id, because several processes write to one
+            output.
     """
 
     def __init__(self, several: bool = False) -> None:
@@ -79,7 +87,10 @@ class TextFormatter(logging.Formatter):
         )
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as text that can neither forge log lines nor control the terminal."""
+        """Return a log record as text in which control characters are escaped.
+
+        So the record can neither forge log lines nor control the terminal.
+        """
         return _harmless(super().format(_without_needless_traceback(record)))
 
 
@@ -87,8 +98,9 @@ class JsonFormatter(logging.Formatter):
     """Log format with one JSON object per line.
 
     The object has ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message`` and ``worker``.
-    Lines of a round add ``run_id``, ``step``, ``attempt`` and ``node``. An exception adds ``error``
-    and ``traceback``. The entries of the logging call's ``extra`` are added too.
+    Lines of a round also have ``run_id``, ``step``, ``attempt`` and ``node``. Lines with an
+    exception also have ``error`` and ``traceback``. The entries of the logging call's ``extra`` are
+    added, except entries named ``time``, ``level`` or ``logger``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -119,12 +131,15 @@ def set_up_logging(
 ) -> None:
     """Configure logging to stderr.
 
-    Perdure's lines are logged from INFO on, those of other libraries from ``level`` on.
+    Perdure's lines are logged from INFO on, or from ``level`` on if ``level`` is lower. Lines of
+    other libraries are logged from ``level`` on. The handlers that the root logger had are removed.
+    kombu's warnings about prefetched messages (``RESTORES``) are dropped.
 
     Args:
-        log_format: ``text`` or ``json``.
+        log_format: ``text`` or ``json``. With ``json``, Python's warnings are logged too.
         level: Lowest level of other libraries' lines.
-        several: Whether other processes write to stderr too.
+        several: Whether other processes write to stderr too. Text lines then have the process id.
+            Ignored with ``json``.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(several))
@@ -143,10 +158,10 @@ def set_up_logging(
 
 
 def _harmless(text: str) -> str:
-    """Return a log text with visible control characters, and all lines but the first indented.
+    """Return a log text with escaped control characters. All lines but the first are indented.
 
-    A goal or an error in the text may hold line breaks and escape sequences. It must neither forge
-    log lines nor control the terminal.
+    A goal or an error in the text may contain line breaks and escape sequences. These must neither
+    forge log lines nor control the terminal.
     """
     first, *more = (_visible(line) for line in text.splitlines() or [""])
     return "\n".join([first, *(f"    {line}" for line in more)])
@@ -161,9 +176,10 @@ def _visible(line: str) -> str:
 
 
 def _without_needless_traceback(record: logging.LogRecord) -> logging.LogRecord:
-    """Return the log record, without its traceback if it reports an unreachable broker.
+    """Remove the traceback of a record that reports a lost broker, and return the record.
 
-    That is an expected condition, and the first line of the record says it.
+    The record itself is changed. A record of Celery's consumer also becomes a single line. A record
+    about an acknowledgement that failed becomes a warning. Other records are returned unchanged.
     """
     if record.name.startswith("celery.worker.consumer"):
         record.exc_info = record.exc_text = None

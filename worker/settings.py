@@ -226,7 +226,11 @@ class KernelSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return where pydantic reads settings from: first the arguments, then the environment."""
+        """Return the sources that pydantic reads: the arguments, then the environment.
+
+        An argument takes precedence over the environment. Other sources, such as ``.env`` files,
+        are not read.
+        """
         return (init_settings, env_settings)
 
 
@@ -245,8 +249,9 @@ class Settings(FeatureSettings, KernelSettings):
 def shown(urls: str | None) -> str | None:
     """Return a server URL without user, password and other secrets, so that it can be shown.
 
-    ``urls`` may be several URLs, separated by semicolons, as Celery accepts them. None remains
-    None.
+    Args:
+        urls: One URL, or several URLs with semicolons between them, as Celery accepts them. None is
+            returned as None.
     """
     return None if urls is None else ";".join(map(place_of, urls.split(";")))
 
@@ -254,8 +259,9 @@ def shown(urls: str | None) -> str | None:
 def load_settings(**overrides: Any) -> Settings:
     """Load the settings of Perdure from all sources.
 
-    ``overrides`` win over the environment, that over ``config/worker.toml``, and that over the
-    defaults. An override of None counts as not passed.
+    The sources in rising order of precedence: defaults, ``config/worker.toml``, environment,
+    ``overrides``. An override of None counts as not passed. A ``config/worker.toml`` of another
+    program is ignored, with a warning.
 
     Raises:
         InvalidSettings: A key is unknown (the message suggests the nearest setting), a value is
@@ -300,10 +306,11 @@ LIKE = 0.8
 
 
 def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
-    """Return the keys and values of ``config/worker.toml``, or nothing if it is not ours.
+    """Return ``from_file``, or an empty dict if the file belongs to another program.
 
-    The file is another program's if none of its keys is the name of a setting, or nearly so. A log
-    line then says that the file is ignored.
+    ``from_file`` has the keys and values of ``config/worker.toml``. The file belongs to another
+    program if none of its keys is similar to the name of a setting. A warning then says that the
+    file is ignored.
     """
     if not from_file or any(
         difflib.get_close_matches(key, setting_names, n=1, cutoff=LIKE) for key in from_file
@@ -321,7 +328,7 @@ def _own(from_file: dict[str, Any], setting_names: list[str]) -> dict[str, Any]:
 def _describe_fault(fault: Any) -> str:
     """Return the text about one error (``fault``) that pydantic found in the settings.
 
-    The text shows the setting's value only if it cannot hold a password.
+    The text shows the invalid value only if the setting cannot contain a password.
     """
     name = ".".join(map(str, fault["loc"]))
     setting = name.partition(".")[0]
@@ -353,15 +360,16 @@ def _toml(path: Path) -> dict[str, Any]:
 
 @cache
 def current() -> Settings:
-    """Return this process's settings, loaded once."""
+    """Return the settings of this process. Only the first call loads them (``load_settings``)."""
     return load_settings()
 
 
 def with_server(settings: Settings) -> Settings:
-    """Return the settings, with the URL of the server of ``perdure up`` if they name none.
+    """Return the settings with the URL of the server that ``perdure up`` runs.
 
     Settings that name a state server are returned unchanged. If no server of ``perdure up`` runs,
-    ``redis_url`` stays None, which stands for localhost.
+    ``redis_url`` stays None, which stands for localhost. If one runs, ``redis_url`` is its URL, and
+    ``broker_url`` is None, so that this server is the broker too.
     """
     if settings.redis_url is not None:
         return settings

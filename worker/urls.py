@@ -1,20 +1,21 @@
-"""URLs of servers: parts, validity, redaction and spelling.
+"""URLs of servers: their parts, their check, and their form for display or for other libraries.
 
-The state server's URL begins with redis://, rediss:// or unix://, as redis-py spells it. A service
-of Sentinels has a URL too. Most Python programs that accept such a URL use this spelling:
+The state server's URL begins with redis://, rediss:// or unix://, as in redis-py. A service of
+Sentinels has a URL too. Most Python programs that accept such a URL use this form:
 
     redis+sentinel://user:password@host:port,host:port/MASTER/DATABASE
 
-``rediss+sentinel://`` encrypts the connections, those to the Sentinels as well. User and password
-are the state server's. Those of the Sentinels are the arguments ``sentinel_username`` and
+``rediss+sentinel://`` encrypts the connections to the state server and to the Sentinels. User and
+password are the state server's. Those of the Sentinels are the arguments ``sentinel_username`` and
 ``sentinel_password``. After the ``?``, only these and redis-py's ``ssl_...`` arguments are
 accepted.
 
-A broker's URL is one of these, or amqp:// or amqps:// for RabbitMQ. kombu spells a Redis URL
-differently (``broker_url``, ``redis_url``). An HTTP server's URL begins with http:// or https://.
+A broker's URL has one of these forms, or begins with amqp:// or amqps:// for RabbitMQ. kombu has
+another form for a Redis URL (``broker_url`` and ``redis_url`` convert between the two). An HTTP
+server's URL begins with http:// or https://.
 
-A redacted URL is the address of a server without the secrets in its URL (``place_of``). Nothing
-here connects, and nothing here raises with a secret in the message.
+A redacted URL is the address of a server without the secrets in its URL (``place_of``). No function
+here opens a connection, and no error message contains a secret.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def scheme_of(url: str) -> str:
 
 
 def host_of(url: str) -> str | None:
-    """Return a URL's host, or None if the URL names none."""
+    """Return a URL's host, or None if the URL has no host."""
     return urlsplit(url).hostname
 
 
@@ -70,26 +71,36 @@ def query_of(url: str) -> dict[str, str]:
 
 
 def is_sentinel(url: str) -> bool:
-    """Return whether a URL names a Sentinel service."""
+    """Return whether a URL has the scheme of a Sentinel service."""
     return url.partition("://")[0] in SENTINEL_SCHEMES
 
 
 def is_amqp(urls: str | Sequence[str] | None) -> bool:
-    """Return whether Celery's broker URL is one of RabbitMQ.
+    """Return whether Celery's broker setting names RabbitMQ.
 
-    Celery's setting may name several brokers to fail over between, all of one kind.
+    Args:
+        urls: One URL, several URLs with semicolons between them, or a sequence of URLs. Celery
+            fails over between them, so all are of one kind, and only the first is checked. None is
+            not RabbitMQ.
     """
     first = urls.partition(";")[0] if isinstance(urls, str) else next(iter(urls or ()), "")
     return first.partition("://")[0] in AMQP_SCHEMES
 
 
 def is_http(url: str | None) -> bool:
-    """Return whether a URL is that of an HTTP server, and not of a state server (Redis)."""
+    """Return whether a URL is that of an HTTP server, and not of a state server (Redis).
+
+    None is not an HTTP server.
+    """
     return url is not None and url.partition("://")[0].lower() in ("http", "https")
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return the hosts in a Redis or broker URL, or ``localhost`` if the URL names none."""
+    """Return the hosts in a Redis or broker URL, or ``localhost`` if the URL has no host.
+
+    Raises:
+        ValueError: The URL of a Sentinel service is malformed.
+    """
     if is_sentinel(url):
         return [host for host, _ in parse_sentinels(url).sentinels]
     return [host_of(url) or "localhost"]
@@ -99,9 +110,10 @@ def hosts_of(url: str) -> list[str]:
 
 
 def is_torn(url: str) -> bool:
-    """Return whether an unescaped ``#``, ``?`` or ``/`` in the password broke a URL's parsing.
+    """Return whether the host or port of a URL cannot be parsed.
 
-    The apparent port or path is then part of the password, and must not be shown.
+    The usual cause is an unescaped ``#``, ``?`` or ``/`` in the password. The apparent port or path
+    is then part of the password, and must not be shown.
     """
     if is_sentinel(url):
         return _is_torn_list(url)
@@ -116,7 +128,8 @@ def is_torn(url: str) -> bool:
 def place_of(url: str) -> str:
     """Return a server's URL without its secrets, so that it can be shown.
 
-    User, password and all query arguments except the database are left out.
+    User, password and all query arguments except the database are left out. If the URL cannot be
+    parsed, the result is ``a malformed URL``.
     """
     if is_torn(url) or ("://" not in url and "@" in url):
         return "a malformed URL"
@@ -130,7 +143,13 @@ def place_of(url: str) -> str:
 
 
 def user_of(url: str) -> str:
-    """Return the user in a Redis URL, or ``default`` if the URL names none."""
+    """Return the user in a Redis URL.
+
+    The result is ``default`` if the URL has no user, or cannot be parsed.
+
+    Raises:
+        ValueError: The URL of a Sentinel service is malformed.
+    """
     if is_torn(url):
         return "default"
     if is_sentinel(url):
@@ -142,9 +161,9 @@ def user_of(url: str) -> str:
 
 
 def state_fault(url: str) -> str | None:
-    """Return what is wrong with a state server's URL, or None if its form is right.
+    """Return the fault of a state server's URL as a text. None if the form of the URL is right.
 
-    The result repeats no part of the URL, because the URL may hold secrets.
+    The text repeats no part of the URL, because the URL may contain secrets.
     """
     if is_torn(url):
         return TORN
@@ -169,7 +188,17 @@ def state_fault(url: str) -> str | None:
 
 @dataclass(frozen=True)
 class SentinelUrl:
-    """The parts of the URL of a Sentinel service. The ``repr`` leaves out the secrets."""
+    """The parts of the URL of a Sentinel service.
+
+    The ``repr`` leaves out the passwords, but ``str`` returns the whole URL.
+
+    Attributes:
+        sentinels: Host and port of each Sentinel.
+        master: The name of the master that the Sentinels monitor.
+        encrypted: Whether the connections use TLS.
+        username, password: Those of the state server.
+        sentinel_username, sentinel_password: Those of the Sentinels.
+    """
 
     sentinels: tuple[tuple[str, int], ...]
     master: str
@@ -183,7 +212,7 @@ class SentinelUrl:
     ssl: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return the service's whole URL, including its secrets."""
+        """Return the whole URL of the service, with its secrets."""
         hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.sentinels)
         own = {
             "sentinel_username": self.sentinel_username,
@@ -196,7 +225,7 @@ class SentinelUrl:
 
     @property
     def kombu_url(self) -> str:
-        """The service's URL in kombu's spelling, which names the first Sentinel only."""
+        """The service's URL in kombu's form, which has only the first Sentinel."""
         host, port = self.sentinels[0]
         arguments = "?" + urlencode(self.ssl) if self.ssl else ""
         return f"sentinel://{self._user}{_bracketed(host)}:{port}/{self.database}{arguments}"
@@ -212,8 +241,8 @@ def parse_sentinels(url: str) -> SentinelUrl:
     """Parse the URL of a service of Sentinels.
 
     Raises:
-        ValueError: The URL is malformed. The message repeats no part of the URL, because it may
-            hold secrets.
+        ValueError: The URL is malformed. The message repeats no part of the URL, because the URL
+            may contain secrets.
     """
     path, _, query = url.partition("://")[2].partition("/")[2].partition("?")
     master, _, database = path.strip("/").partition("/")
@@ -250,10 +279,12 @@ def parse_sentinels(url: str) -> SentinelUrl:
 
 
 def broker_url(url: str) -> str:
-    """Return the URL of a state server or broker in kombu's spelling.
+    """Return the URL of a state server or broker in kombu's form.
 
-    In the URL of a unix socket, kombu expects user and password only before the path. Of several
-    Sentinels the result names the first. Perdure's transport gets the others as an option
+    A URL that kombu reads as it is, is returned unchanged. In the URL of a Unix socket, user and
+    password move before the path, because kombu expects them there. An ``amqps://`` URL loses its
+    ``ssl_...`` arguments, which Celery's setting ``broker_ssl`` replaces. Of several Sentinels, the
+    result has only the first. Perdure's transport gets the others as an option
     (worker/messaging/transports/sentinel.py).
     """
     if is_sentinel(url):
@@ -278,7 +309,11 @@ def broker_url(url: str) -> str:
 
 
 def redis_url(broker: str) -> str:
-    """Return the URL of a Redis broker, which is in kombu's spelling, in redis-py's spelling."""
+    """Return the URL of a Redis broker in redis-py's form.
+
+    Args:
+        broker: The URL in kombu's form. It is not the URL of a Sentinel.
+    """
     parts = urlsplit(broker)
     query = {KOMBU_PARAMETERS.get(name, name): value for name, value in parse_qsl(parts.query)}
     if "ssl_cert_reqs" in query:
@@ -289,10 +324,15 @@ def redis_url(broker: str) -> str:
 
 
 def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:
-    """Return the Sentinel service that Celery's broker URL names, or None if it names none.
+    """Return the Sentinel service that Celery's broker URL names.
 
-    Such a URL is ``sentinel://host;sentinel://host/DATABASE``. ``options``, kombu's transport
-    options, name the master.
+    Args:
+        urls: The setting of Celery: ``sentinel://host;sentinel://host/DATABASE``.
+        options: kombu's transport options. They have the name of the master (``master_name``).
+
+    Returns:
+        The service. None if a URL is malformed or is not a ``sentinel://`` URL, or if the options
+        have no master.
     """
     try:
         parts = [urlsplit(url) for url in urls.split(";")]
@@ -321,8 +361,11 @@ def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | 
 def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> bool:
     """Return whether both URLs name the same Redis database.
 
+    Hosts are compared by name, except that ``localhost`` is 127.0.0.1. The result is False if the
+    broker is not a Redis.
+
     Args:
-        state_url: The state server's URL, as redis-py spells it.
+        state_url: The state server's URL, in redis-py's form.
         urls: The broker's URL, or several URLs with semicolons between them.
         options: kombu's transport options.
     """
@@ -334,7 +377,7 @@ def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> b
     return not state.isdisjoint(_databases(urls, options))
 
 
-# HTTP servers.
+# Helpers of the functions above.
 
 
 def _netloc(url: str) -> str:
@@ -342,12 +385,14 @@ def _netloc(url: str) -> str:
 
 
 def _host_list(url: str) -> str:
-    """Return a Sentinel URL's hosts and ports as text. User and password are left out."""
+    """Return a Sentinel URL's hosts and ports as text, without user and password."""
     return _netloc(url).rpartition("@")[2]
 
 
 def _addresses(hosts: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports in ``host:port,host:port``.
+
+    An address without a port gets the default port of Sentinels.
 
     Raises:
         ValueError: A part is not an address.
@@ -366,7 +411,7 @@ def _bracketed(host: str) -> str:
 
 
 def _is_torn_list(url: str) -> bool:
-    """Return whether an unescaped character in the password broke a Sentinel URL's parsing.
+    """Return whether the hosts or ports of a Sentinel URL cannot be parsed (``is_torn``).
 
     ``urlsplit`` cannot decide this: it rejects any list of hosts, because it takes all but the
     first host for a port.
@@ -380,10 +425,10 @@ def _is_torn_list(url: str) -> bool:
 
 
 def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
-    """Return keys that identify the database of a Sentinel service: one for each Sentinel.
+    """Return keys that identify the database of a Sentinel service: one key for each Sentinel.
 
-    Services that share a key have the same database, because a Sentinel knows only one master of a
-    name.
+    Two services that share a key have the same database, because a Sentinel knows only one master
+    of each name.
     """
     return {
         ("sentinel", _one_name(host), str(port), service.master, str(service.database))
@@ -392,9 +437,12 @@ def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
 
 
 def _databases(urls: str, options: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Return keys that identify the Redis database of a broker URL in kombu's spelling.
+    """Return keys that identify the Redis database of a broker URL in kombu's form.
 
-    The set is empty if the URL names no Redis database. ``options`` are kombu's transport options.
+    The set is empty if the URL names no Redis database.
+
+    Args:
+        options: kombu's transport options.
     """
     if urls.startswith("sentinel://"):
         service = sentinels_of_broker(urls, options)

@@ -1,1 +1,1 @@
-"""Adapters run agents of other libraries as workflows. Each needs its library."""
+"""Adapters that run agents and graphs of other libraries. Each needs its library."""

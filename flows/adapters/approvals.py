@@ -18,9 +18,11 @@ from perdure.flows.workflows.steps import AsyncSteps
 
 
 def arguments(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call as JSON, for people.
+    """Return a tool call's arguments as a JSON object.
 
-    A model may have passed them as a text.
+    Args:
+        given: the arguments as data or as JSON text, as the model gave them. If they are not an
+            object or cannot be read, they are returned under the key ``arguments``.
     """
     try:
         plain = json.loads(given) if isinstance(given, str) else storable(given, "the arguments")
@@ -36,8 +38,8 @@ class AgentCall:
     Attributes:
         tool: the name of the tool.
         args: the model's arguments, as JSON.
-        made_by: the agent's name, and the model's id of the call. They tell calls with equal
-            arguments apart. Empty in a question that an older release asked.
+        made_by: the agent's name, and the model's id of the call. It distinguishes calls with equal
+            arguments. Empty in a question that an older release asked.
         fixed: whether a person cannot change the arguments.
     """
 
@@ -47,7 +49,7 @@ class AgentCall:
     fixed: bool = False
 
     def question(self, fault: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the question about this call, and its data.
+        """Return the text of the question about this call, and the question's data.
 
         Args:
             fault: what was wrong with an earlier answer. Empty if there was none.
@@ -64,7 +66,10 @@ class AgentCall:
         return f"approve the call {self.tool}?{why}", {"approval": approval}
 
     def as_asked(self, steps: AsyncSteps, fault: str = "") -> AgentCall:
-        """Return the call as the run asked about it: an older release left out ``made_by``."""
+        """Return the call as the run asked about it.
+
+        If an older release asked, it is a copy without ``made_by``. Otherwise, it is this call.
+        """
         older = replace(self, made_by="")
         if self._place(steps, fault) is not None:
             return self
@@ -72,12 +77,12 @@ class AgentCall:
         return older if is_older else self
 
     def asked_at(self, steps: AsyncSteps) -> float | None:
-        """Return where the run asked a person about this call, which its agent makes now.
+        """Return the journal position of the question about this call.
 
         Returns:
-            The place of the question among the unread entries of the journal. ``math.inf`` if a
-            person has just answered the question, so that the journal does not have it yet. None
-            if no person was asked.
+            The position of the question among the entries that the function has not requested yet.
+            ``math.inf`` if a person has just answered the question, so that the journal does not
+            have it yet. None if no person was asked.
         """
         call = self.as_asked(steps)
         place = call._place(steps)
@@ -92,9 +97,10 @@ class AgentCall:
         return all(approval.get(key) == asked.get(key) for key in ("digest", "call"))
 
     def compared(self, steps: AsyncSteps, name: str, args: Mapping[str, Any]) -> Any:
-        """Return what tells the step of this call from other steps of its name.
+        """Return JSON data that identifies the step of this call.
 
-        For a step of an older release, these are its arguments alone.
+        The data distinguishes the step from other steps of the same name. For a step that an older
+        release recorded, the data is the arguments alone.
 
         Args:
             name: the name of the step.
@@ -106,30 +112,38 @@ class AgentCall:
 
 
 def agent_call_id(agent: Any, call_id: str | None) -> str:
-    """Return what tells a call from others (``AgentCall.made_by``). The agent may be None."""
+    """Return the value of ``AgentCall.made_by`` for a call.
+
+    The text distinguishes calls with equal arguments. The agent may be None.
+    """
     return f"{getattr(agent, 'name', None) or ''}/{call_id or ''}"
 
 
 def called_at(steps: AsyncSteps, name: str, compared: Any) -> int | None:
-    """Return the place of a call's step among the unread entries of the journal, or None.
+    """Return the journal position of a call's step.
 
     Args:
-        name: the name of the step.
-        compared: what tells the step from others of its name (``AgentCall.compared``).
+        name: the name of the call's step.
+        compared: the data that distinguishes the step from others of its name
+            (``AgentCall.compared``).
+
+    Returns:
+        The position of the step among the entries that the function has not requested yet. None if
+            the journal does not have the step.
     """
     return steps.place_ahead("step", name, digest_of(compared))
 
 
 def is_asked_first(steps: AsyncSteps, call: AgentCall, name: str, compared: Any) -> bool | None:
-    """Return how the run dealt with a call that its agent makes now.
+    """Return whether the run asked a person before it carried out a call.
 
     Args:
         name: the name of the call's step.
         compared: as for ``called_at``.
 
     Returns:
-        True if it asked a person, False if it carried the call out unasked or before it asked, and
-        None if the call is new.
+        True if the run asked a person first. False if it carried the call out without asking, or
+            before it asked. None if the call is new: the run has neither asked nor carried it out.
     """
     asked, called = call.asked_at(steps), called_at(steps, name, compared)
     if called is None:
@@ -138,9 +152,10 @@ def is_asked_first(steps: AsyncSteps, call: AgentCall, name: str, compared: Any)
 
 
 def _answered(steps: AsyncSteps) -> Mapping[str, Any] | None:
-    """Return the approval in the question that a person has just answered, or None.
+    """Return the data of an approval question that was just answered.
 
-    None also if the function has the answer already.
+    Returns:
+        None if there is no such question, or if the workflow's function already has the answer.
     """
     asked = steps.context.asked
     approval = asked.get("approval") if isinstance(asked, Mapping) else None
@@ -152,7 +167,9 @@ def _answered(steps: AsyncSteps) -> Mapping[str, Any] | None:
 async def decision(
     steps: AsyncSteps, call: AgentCall, *, fault: str = ""
 ) -> Approved | ApprovalRefused:
-    """Ask a person about a tool call. Repeat the question until the answer is valid.
+    """Return a person's decision about a tool call.
+
+    The question is repeated until the answer is valid.
 
     Args:
         fault: what was wrong with an earlier answer. Empty if there was none.

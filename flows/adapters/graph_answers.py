@@ -1,7 +1,8 @@
 """Answers of people to a graph's questions: each counts for the question that the person saw.
 
-A node asks again when it runs with its answer. If its code was changed meanwhile, it may ask
-another question, or none. The library would give the answer to another question, or drop it.
+A node that runs with its answer asks its question again. If the code of the node was changed
+meanwhile, the node may ask a different question, or none. The library would then give the answer to
+the different question, or drop the answer.
 
 This module uses private parts of the library: the counter of ``interrupt`` in a task's scratchpad,
 and the local ``value`` of that function. Without them, questions are not compared.
@@ -40,9 +41,9 @@ class GivenAnswers:
         build: the build of the code that has asked. Empty if it is not known.
         spaces: the checkpoints of the run, by namespace.
         answered: id of the question that this round has an answer to, or None.
-        questions: returns the ids and the values of the questions of a task.
-        take: called when a node gets the answer. A node that then leaves its graph by
-            ``Command(graph=Command.PARENT)`` writes nothing that would tell.
+        questions: returns the questions of a task, each with its ``id`` and ``value``.
+        take: called when a node gets the answer. This is necessary for a node that then leaves its
+            graph by ``Command(graph=Command.PARENT)``, since such a node writes nothing.
     """
 
     def __init__(
@@ -78,7 +79,10 @@ class GivenAnswers:
     def watched(
         self, task: str, name: str, inner: Runnable[Any, Any], config: RunnableConfig
     ) -> RunnableConfig:
-        """Return a config with which a task's questions are compared with the answered ones.
+        """Return a config that compares a task's questions.
+
+        With this config, each question of the task is compared with the answered question. If the
+        task has no answer, ``config`` is returned unchanged.
 
         Args:
             task: the id of the task.
@@ -115,8 +119,11 @@ class GivenAnswers:
     def _compare(self, name: str, answered: Answered, value: Any) -> None:
         """Compare an answered question with the question (``value``) that gets its answer.
 
-        If the code has changed, a different question is an error. The same code may ask with
-        another text each time, which an event reports.
+        The same code may ask with a different text each time. Then the answer is used, and an event
+        reports the difference.
+
+        Raises:
+            CodeDoesNotFit: the code has changed, and asks a different question.
         """
         if answered.is_of(value):
             return
@@ -130,7 +137,7 @@ class GivenAnswers:
         raise self.misfits(f"{what}. Nothing was carried out with the answer")
 
     def unused(self) -> CodeDoesNotFit:
-        """Return the error for a node that never asked its answered question."""
+        """Return the error for an unused answer. The node ended without asking its question."""
         return self.misfits(
             f"{self._answered(self.node, self.question)}, and the node ended without asking it. "
             "What it returned is not used. If it is not idempotent, a person is asked about it "
@@ -138,7 +145,13 @@ class GivenAnswers:
         )
 
     def misfits(self, what: str) -> CodeDoesNotFit:
-        """Return the error for an unusable answer. Later calls return the first error."""
+        """Return the error for an unusable answer.
+
+        Later calls return the error of the first call, whatever ``what`` is.
+
+        Args:
+            what: the mismatch, as the beginning of the error text.
+        """
         if self.misfit is None:
             self.misfit = CodeDoesNotFit(
                 f"run {self._context.run_id}, step {self._context.step}: {what}. Was the code of "
@@ -154,14 +167,15 @@ class GivenAnswers:
 
 
 def shown(value: Any) -> str:
-    """Return a question as shown in an error."""
+    """Return a question as a text for an error. It is cut to ``SHOWN`` characters."""
     return safe_text(value if isinstance(value, str) else str(value), SHOWN)
 
 
 def asks_itself(node: Any) -> bool:
-    """Return whether a node's function calls ``interrupt``.
+    """Return whether the code of a node's function calls ``interrupt``.
 
-    It may also do so through plain functions. A call through a method or an object is not found.
+    The plain functions that it names are searched, too. A call through a method or an object is not
+    found.
     """
     left = [getattr(node, "func", None), getattr(node, "afunc", None), node]
     seen: set[int] = set()
@@ -182,7 +196,7 @@ def asks_itself(node: Any) -> bool:
 
 
 def _named_by(function: FunctionType) -> Iterator[Any]:
-    """Yield the objects to which the names in a function's code refer."""
+    """Yield the objects that a function's code names."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

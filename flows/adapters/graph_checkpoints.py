@@ -1,7 +1,7 @@
 """Checkpoints of a LangGraph graph as they are stored: values and artifacts of a round's commit.
 
-A channel that has changed is an artifact. Of a list, only the items from the first changed one on
-are written.
+The commit writes each changed channel as an artifact. Of a list, it writes only the items from the
+first changed item on.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ SHOWN = 200
 
 @dataclass(slots=True)
 class StoredChannel:
-    """A channel of a graph's state, as it is stored.
+    """A channel of a graph's state, in stored form.
 
     Attributes:
         version: the channel's version in the library.
         texts: the encoded value, or a text for each item of a list. None: the channel is empty.
         is_list: whether the value is a list.
-        parts: the artifacts that have the texts, each with how many of its texts count. Empty: no
-            artifact has them yet.
+        parts: the names of the artifacts that have the texts, each with the number of its texts
+            that count. Empty: no artifact has the texts yet.
     """
 
     version: Any
@@ -59,11 +59,17 @@ class StoredChannel:
 
     @property
     def is_short(self) -> bool:
-        """Whether the value is stored in the index, without an artifact."""
+        """Whether the value is in the index. Then it has no artifact."""
         return not self.is_list and self.texts is not None and len(self.texts[0]) <= SHORT
 
     def parts_of(self, texts: Sequence[str]) -> list[tuple[str, int]]:
-        """Return the stored parts that a list with these items can use again."""
+        """Return the stored parts that a new list shares.
+
+        The parts can be used again, up to the first item that differs. Empty if there are none.
+
+        Args:
+            texts: the encoded items of the new list.
+        """
         if not self.is_list or self.texts is None:
             return []
         same = common(self.texts, texts)
@@ -75,7 +81,14 @@ class StoredChannel:
         return parts
 
     def store(self, name: str, artifacts: dict[str, str]) -> None:
-        """Add an artifact with what is not stored yet. ``name`` is the beginning of its name."""
+        """Add an artifact with the unstored texts.
+
+        Nothing is added for an empty channel or a short value, or if all texts are stored.
+
+        Args:
+            name: the beginning of the artifact's name.
+            artifacts: the new artifacts of the round by name. This method adds to them.
+        """
         if self.texts is None or self.is_short:
             return
         has = sum(most for _, most in self.parts)
@@ -88,7 +101,11 @@ class StoredChannel:
         self.parts = [*self.parts, (name, len(self.texts) - has)]
 
     def _join(self, name: str, artifacts: dict[str, str]) -> None:
-        """Join the longest row of parts that fits into one part."""
+        """Join the longest sequence of adjacent small parts.
+
+        The texts of these parts are written again as one part. The new part has at most ``JOINED``
+        characters. If it would replace fewer than ``FEWEST`` parts, nothing changes.
+        """
         texts, places = self.texts or [], [0]
         for _, most in self.parts:
             places.append(places[-1] + most)
@@ -111,7 +128,7 @@ class StoredChannel:
         """Read a channel from its entry in the index, and from its artifacts.
 
         Args:
-            stored: version, whether it is a list, and ``place``.
+            stored: the version, whether the value is a list, and the result of ``place``.
             artifact: returns the text of an artifact by its name.
         """
         version, is_list, place = stored
@@ -124,7 +141,7 @@ class StoredChannel:
         return cls(version, texts, is_list, parts)
 
     def place(self) -> Any:
-        """Return what the index stores as the channel's value.
+        """Return the channel's value in the form of the index.
 
         Returns:
             The text of a short value, the artifacts (``parts``) of another value or a list, or None
@@ -149,14 +166,14 @@ class Answered:
 
     @classmethod
     def to(cls, value: Any) -> Answered:
-        """Return the answered question that has this value."""
+        """Return the answered question of this value."""
         text = value if isinstance(value, str) else str(value)
         return cls(digest_of(value), safe_text(text, SHOWN))
 
     def is_of(self, value: Any) -> bool:
         """Return whether this question has the given value.
 
-        A value that cannot be compared counts as the same.
+        If one of the two values cannot be compared, the result is True.
         """
         return INCOMPARABLE in (self.digest, other := digest_of(value)) or self.digest == other
 
@@ -167,7 +184,7 @@ class TaskWrites:
 
     Attributes:
         node: name of its node.
-        path: place of the task, by which the library orders writes.
+        path: the library's path of the task, by which it orders writes.
         writes: the channels and the encoded values.
         artifact: the artifact with the writes. Empty: they are not stored yet.
         answers: the questions to which the task has answers, in order.
@@ -183,7 +200,7 @@ class TaskWrites:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the task has run to its end."""
+        """Whether the task has written an output. Then it does not run again."""
         return any(channel not in TOLD for channel, _ in self.writes)
 
     def data(self) -> dict[str, Any]:
@@ -294,9 +311,14 @@ class RoundTasks:
 
 
 def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
-    """Return whether a subgraph continues from its checkpoint: it has not ended.
+    """Return whether a subgraph has not ended.
 
-    It has ended if the graphs that contain it have gone on since.
+    Such a subgraph continues from its checkpoint. A subgraph has ended if a graph that contains it
+    now has a different checkpoint than the one at which the subgraph began.
+
+    Args:
+        space: the checkpoint of the subgraph.
+        spaces: the last checkpoints of all graphs of the run, by namespace.
     """
     return all(
         parent in spaces and spaces[parent].checkpoint["id"] == checkpoint
@@ -305,7 +327,7 @@ def is_under_way(space: Namespace, spaces: Mapping[str, Namespace]) -> bool:
 
 
 def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
-    """Return the tasks (ids) and nodes (names) with a subgraph that has not ended."""
+    """Return the ids of tasks, and names of nodes, that contain a subgraph which has not ended."""
     found: set[str] = set()
     for name, space in spaces.items():
         if name and is_under_way(space, spaces):
@@ -314,7 +336,7 @@ def resumed(spaces: Mapping[str, Namespace]) -> set[str]:
 
 
 def common(before: Sequence[str], after: Sequence[str]) -> int:
-    """Return how many items two lists share at their beginning."""
+    """Return the length of the equal beginnings of two lists."""
     for place, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:
             return place

@@ -1,4 +1,4 @@
-"""Checks of a LangGraph graph: subgraphs, unsupported features, the types of its state."""
+"""Checks of a LangGraph graph: its subgraphs, unsupported features, and types of its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.flows.core.errors import CodeDoesNotFit, InvalidFlow
 
 
 def all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, Any, Any]]:
-    """Return a graph and its subgraphs, at any depth."""
+    """Yield a graph and its subgraphs, at any depth."""
     yield graph
     for node in graph.nodes.values():
         if isinstance(node.bound, Pregel):
@@ -60,9 +60,9 @@ BRANCH = "branch:to:"
 def _by_path(
     graph: Pregel[Any, Any, Any, Any], path: str = ""
 ) -> Iterator[tuple[str, Pregel[Any, Any, Any, Any]]]:
-    """Return a graph and its subgraphs at any depth, by path.
+    """Yield a graph and all its subgraphs, with their paths.
 
-    A path has the names of the nodes that lead there.
+    A path has the names of the nodes that contain the subgraph, with ``|`` between them.
     """
     yield path, graph
     for name, node in graph.nodes.items():
@@ -71,7 +71,7 @@ def _by_path(
 
 
 def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
-    """Raise InvalidFlow if a run cannot carry out a graph."""
+    """Raise InvalidFlow if a graph uses a feature that runs do not support."""
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
         raise InvalidFlow(
             f"graph {name!r} has breakpoints (interrupt_before, interrupt_after), which a run does "
@@ -98,9 +98,9 @@ def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
 def types_of(
     named: Sequence[type], graphs: Sequence[Pregel[Any, Any, Any, Any]]
 ) -> Iterable[tuple[str, str]]:
-    """Yield the classes that a state may have, as module and name.
+    """Yield the accepted classes of a state's values, as module and name.
 
-    These are the classes ``named`` by the user, and those in the schemas of the graphs.
+    These are the classes in ``named``, and the classes of data in the schemas of the graphs.
     """
     seen: set[Any] = set()
     left: list[Any] = [*named]

@@ -1,7 +1,8 @@
 """GraphFlow, the flow of a LangGraph graph: each superstep is a round.
 
-The round's commit is the only write of its checkpoint. A task's writes are recorded as soon as the
-task is done. ``graph_checkpoints`` has the stored form, ``graph_nodes`` decides which nodes run.
+Only the commit of the round writes the checkpoint. But the writes of a task are recorded as soon as
+the task has ended. ``graph_checkpoints`` has the stored form, ``graph_nodes`` decides which nodes
+run.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def keys_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> set[str]:
 
 
 def takes_goal(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
-    """Return whether a graph's input has a place for the goal."""
+    """Return whether a graph's input has a key for the goal: ``goal`` or ``messages``."""
     return not keys_of(graph).isdisjoint((GOAL, MESSAGES))
 
 
@@ -96,10 +97,10 @@ class GraphFlow(Flow):
         graph: the compiled graph.
         idempotent: names of nodes that may run again after their worker was lost. None: all.
         types: the types that the state may have beside JSON and messages, as module and name.
-        role: of the workers that take the rounds.
+        role: the role of the workers that execute the rounds.
         graph_context: the ``context`` with which the graph is invoked.
         keeps_history: whether runs keep the state after each superstep.
-        streams: whether all models are asked for streams.
+        streams: whether the library requests a stream from every model.
         follows_thread: whether a run begins with the state of the runs before it in its thread, and
             reads messages from people.
         text: the key of the answer whose value people read, or a function that returns that text.
@@ -117,11 +118,15 @@ class GraphFlow(Flow):
 
     @property
     def nodes(self) -> Mapping[str, Role]:
-        """One node, for a superstep of the graph."""
+        """The only node, with its role. A round of it is a superstep of the graph."""
         return {NODE: self.role}
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a run's inputs, which are keys of the graph's input."""
+        """Validate the inputs of a run, and return them. They are keys of the graph's input.
+
+        Raises:
+            InvalidInput: an input is unknown or wrong, or the input of a fork is not valid.
+        """
         if FORK in inputs:
             if len(inputs) > 1:
                 raise InvalidInput(f"a fork has no other inputs than {FORK!r}")
@@ -134,11 +139,18 @@ class GraphFlow(Flow):
         return super().check_inputs(inputs)
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end of a run that used up its cycles. Its status is ``unfinished``."""
+        """Return the ``End`` of a run that has reached its limit of supersteps.
+
+        Its output has only the status ``unfinished``, without the values.
+        """
         return End(output={"status": "unfinished"})
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out a superstep of the graph. If a node asks or is in doubt, ask a person."""
+        """Run a superstep of the graph. Return the round's outcome.
+
+        If a node asks a question or is in doubt, the outcome is an ``Interrupt``. In the first
+        round of a fork, no node runs: the round stores the state of the other run.
+        """
         if FORK in context.inputs and INDEX not in context.committed:
             return self._start_fork(fork_input(context.inputs[FORK]), context)
         usage = UsageCounter(context)
@@ -191,7 +203,11 @@ class GraphFlow(Flow):
         return with_heard(self._outcome(context, saver, this_round, output, is_done), heard)
 
     def _given(self, context: RoundContext, saver: RunSaver, heard: Heard) -> Any:
-        """Return the graph's input in this round: the first input, an answer, messages, or None."""
+        """Return the graph's input in this round.
+
+        It is the first input, the answer to a question, or new messages. None continues the graph
+        without an input.
+        """
         index = context.committed.get(INDEX)
         if index is None:
             return self._input(context, take_state(saver, context) if self.follows_thread else [])
@@ -207,7 +223,14 @@ class GraphFlow(Flow):
         usage: UsageCounter,
         context: RoundContext,
     ) -> tuple[Any, bool]:
-        """Run the graph to its next superstep or its end. Return its output, and if it ended."""
+        """Run the graph to its next superstep or its end.
+
+        Args:
+            given: the input of the graph, or None to continue.
+
+        Returns:
+            The output of the graph, and whether the graph has ended.
+        """
         graph = stepping(type(self).graph, this_round)
         graph.checkpointer = saver
         config = {
@@ -271,7 +294,13 @@ class GraphFlow(Flow):
         return Advance(NODE, turns, {INDEX: index}, bool(done), summary, artifacts)
 
     def _start_fork(self, given: ForkInput, context: RoundContext) -> Advance:
-        """Store the state that this run continues. The next round runs the state's superstep."""
+        """Store the forked state, with the changes of the fork.
+
+        No node runs. The next round runs the superstep that follows the state.
+
+        Raises:
+            FatalError: no node follows the state.
+        """
         saver = self._saver(context, RoundTasks())
         saver.namespaces = given.namespaces()
         if "" in saver.namespaces:
@@ -328,11 +357,17 @@ class GraphFlow(Flow):
 def _ask(node: str, question: Any, tasks: int, context: RoundContext) -> Outcome:
     """Ask a person a node's question, or commit the answer.
 
-    The next round runs the node with the answer. So the answer stays if that round's worker is
-    lost.
+    The next round runs the node with the answer. The answer is committed before, so that it is not
+    lost with the worker of that round.
 
     Args:
-        tasks: how many tasks wait for the answer.
+        node: the node that asks.
+        question: the question, with its ``id`` and ``value``.
+        tasks: the number of tasks that wait for the answer.
+
+    Returns:
+        The ``Interrupt`` with the question. If a person has answered it, the outcome that stores
+            the answer.
     """
     index, asked = dict(context.committed[INDEX]), context.asked
     fault = index.pop("fault", "")
@@ -362,7 +397,7 @@ def _is_invalid_answer(error: Exception) -> bool:
 
 
 def _again(saver: RunSaver, error: BaseException) -> Advance:
-    """Commit that an answer was not valid. The next round asks again."""
+    """Return the outcome after an invalid answer. The next round asks again with the error."""
     saver.answered = None
     index, artifacts = saver.commit()
     return Advance(
@@ -371,7 +406,7 @@ def _again(saver: RunSaver, error: BaseException) -> Advance:
 
 
 def _turn(task: TaskWrites, saver: RunSaver) -> Turn:
-    """Return a task's entry in the history, for people. No round reads it."""
+    """Return the turn of a finished task. It is for people: no round reads it."""
     values = {
         channel: saver.value(text, channel)
         for channel, text in task.writes

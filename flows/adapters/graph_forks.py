@@ -88,7 +88,11 @@ def fork(
 def _found(
     history: GraphHistory, run_id: str, at: int | str | Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Return the namespace and the id of the checkpoint that ``at`` names (see ``fork``)."""
+    """Return the namespace and the id of a checkpoint. ``at`` names it, as in ``fork``.
+
+    Raises:
+        InvalidInput: the run has no such state.
+    """
     if isinstance(at, Mapping):
         place = at.get("configurable", {})
         key = (place.get("checkpoint_ns", ""), place.get("checkpoint_id", ""))
@@ -112,9 +116,10 @@ def _found(
 
 
 def _moment(states: RunStates, name: str, checkpoint: str) -> Moment:
-    """Return the moment from which a fork of a checkpoint begins.
+    """Return the moment at which a fork begins.
 
-    It is the checkpoint's first moment at which a person was asked, else its first moment.
+    It is the first moment of the checkpoint at which a question waits for a person. Without such a
+    moment, it is the first moment of the checkpoint.
     """
     found = states.history().moments_at(name, checkpoint)
     for moment in found:
@@ -125,9 +130,10 @@ def _moment(states: RunStates, name: str, checkpoint: str) -> Moment:
 
 
 def _check_size(client: RunsClient, inputs: Mapping[str, Any], what: str) -> None:
-    """Raise InvalidInput if a state is too large for run inputs.
+    """Raise InvalidInput if a fork's inputs are too large.
 
-    A client over HTTP does not know the limit. Its server refuses the submission.
+    The limit is ``max_addition_bytes``. A client over HTTP does not know the limit, so nothing is
+    checked here. Its server then rejects the submission.
     """
     settings = getattr(client, "settings", None)
     limit = getattr(settings, "max_addition_bytes", None)

@@ -1,7 +1,7 @@
-"""History of a LangGraph graph's states: a record of the changes of each round.
+"""The history of a LangGraph graph's states. Each round adds a record of its changes.
 
-A record holds the differences from the record before it. So a round adds its changes only, however
-large the state is.
+A record holds the differences from the record before. So a record is small even if the state is
+large.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def difference(before: Any, after: Any) -> dict[str, Any] | None:
 
 
 def patched(before: Any, change: Mapping[str, Any]) -> Any:
-    """Return ``before`` with a difference applied."""
+    """Return a copy of ``before`` with a change applied. ``difference`` made the change."""
     if OTHER in change:
         return change[OTHER]
     if ITEMS in change:
@@ -63,10 +63,11 @@ def patched(before: Any, change: Mapping[str, Any]) -> Any:
 
 
 class HistoryRecord:
-    """The record of a round: its checkpoints, in order.
+    """The record of a round: the changes of its checkpoints, in order.
 
     Args:
-        index: the index of checkpoints (``graph_checkpoints.INDEX``) of the last commit, or None.
+        index: the index of checkpoints (``graph_checkpoints.INDEX``) of the last commit. None: the
+            run has not committed a checkpoint yet.
     """
 
     def __init__(self, index: Mapping[str, Any] | None) -> None:
@@ -81,8 +82,8 @@ class HistoryRecord:
 
         Args:
             entry: the checkpoint as the index has it (``Namespace.store``).
-            has_tasks: whether the entry has all writes of its tasks. Otherwise, the tasks stored by
-                an earlier round stay.
+            has_tasks: whether the entry has all writes of its tasks. If not, its tasks are ignored,
+                and the tasks that an earlier round stored for the same checkpoint stay.
         """
         before, after = self._entries.get(name), _opened(entry)
         if not has_tasks:
@@ -100,7 +101,11 @@ class HistoryRecord:
             self._changes.append([name, None])
 
     def text(self, is_partial: bool) -> str:
-        """Return the record as stored. ``is_partial``: the round leaves tasks of its superstep."""
+        """Return the record as the text to store.
+
+        Args:
+            is_partial: whether the round leaves tasks of its superstep for the next round.
+        """
         data = {"after": self._after, "changes": self._changes}
         return canonical({**data, "is_partial": True} if is_partial else data)
 
@@ -110,8 +115,9 @@ class PastState:
     """A checkpoint of a namespace in the history.
 
     Attributes:
-        parent: id of the checkpoint before it in its namespace, or None.
-        versions: its entries over time, oldest first: tasks of its superstep end one by one.
+        parent: the id of the checkpoint before in the same namespace, or None.
+        versions: the entries of the checkpoint, oldest first. A new entry is added when a task of
+            its superstep has ended.
     """
 
     parent: str | None
@@ -120,12 +126,12 @@ class PastState:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The checkpoints of all namespaces at one time.
+    """The last checkpoints of all namespaces at one point in time.
 
     Attributes:
         entries: the entries of the checkpoints, by namespace.
-        is_commit: whether a round ended with these checkpoints.
-        is_partial: whether that round left tasks of its superstep for another one.
+        is_commit: whether a round was committed with these checkpoints.
+        is_partial: whether that round left tasks of its superstep for the next round.
     """
 
     entries: Entries
@@ -138,8 +144,8 @@ class GraphHistory:
 
     Attributes:
         states: each checkpoint, oldest first, by namespace and id.
-        latest: id of the last checkpoint of each namespace.
-        moments: the states of the run over time, oldest first.
+        latest: the id of the last checkpoint of each namespace.
+        moments: the states of the whole run, oldest first.
     """
 
     def __init__(self) -> None:
@@ -149,7 +155,7 @@ class GraphHistory:
         self._entries: dict[str, Mapping[str, Any]] = {}
 
     def add(self, text: str) -> None:
-        """Add the record of the next round."""
+        """Add the stored record of the next round. Records have to be added in order."""
         record = json.loads(text)
         if record["after"] is None:
             self._entries = {}
@@ -179,9 +185,10 @@ class GraphHistory:
         return self.latest.get(name) == checkpoint
 
     def moments_at(self, name: str, checkpoint: str) -> list[Moment]:
-        """Return the moments of a checkpoint in a namespace.
+        """Return the moments of a checkpoint.
 
-        Moments between two commits are left out, unless there are no others.
+        At these moments, it was the last checkpoint of its namespace. Only moments of a commit are
+        returned. If there are none, all moments are returned.
         """
         found = [
             moment
@@ -192,7 +199,10 @@ class GraphHistory:
 
 
 def _opened(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of the index with its channels as mappings. This keeps differences small."""
+    """Return an index entry with its channels as mappings.
+
+    Differences between mappings are smaller than those between lists.
+    """
     channels = {
         name: {"v": version, "l": is_list, "p": place}
         for name, (version, is_list, place) in entry["channels"].items()
@@ -201,6 +211,6 @@ def _opened(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def closed(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of the history in the form of the index. This reverses ``_opened``."""
+    """Return a history entry in the form of the index. It is the reverse of ``_opened``."""
     channels = {name: [each["v"], each["l"], each["p"]] for name, each in entry["channels"].items()}
     return {**entry, "channels": channels}

@@ -61,18 +61,18 @@ class GraphRound:
     """One round of a graph: which nodes run, which are in doubt, and which have failed.
 
     Args:
-        context: of the round.
+        context: the context of the round.
         most_steps: maximum supersteps of the run. None: any number.
         idempotent: names of nodes that may run again after their worker was lost. None: all.
         pool: the threads in which nodes run.
 
     Attributes:
-        waiting: the tasks that wait for an answer of a person, by id.
-        answers: the answers of people to tasks.
-        resumed: ids of tasks, and names of nodes, with a graph under way inside.
+        waiting: the questions of the tasks that wait for a person, by the id of the task.
+        answers: the answers of people to tasks. None: this round has no answer.
+        resumed: ids of tasks, and names of nodes, that contain a graph which has not ended.
         tasks: the tasks that the round has reached.
-        is_partial: whether tasks are left for another round of the superstep.
-        question: the question to a person about a node in doubt.
+        is_partial: whether tasks are left for the next round of the same superstep.
+        question: the question to a person about a node in doubt. None: no node is in doubt.
         failed: the failed node and its error, by the ``id()`` of the error.
     """
 
@@ -109,7 +109,7 @@ class GraphRound:
     ) -> Any:
         """Run a node for a task, unless the task waits for a person.
 
-        A round leaves tasks beyond its limit to another round.
+        If the round has begun ``TOGETHER`` tasks, the task is left for the next round.
 
         Args:
             name: the name of the node.
@@ -117,7 +117,8 @@ class GraphRound:
             may_retry: whether the graph itself retries a failed node.
 
         Raises:
-            GraphInterrupt: the node has not run, or asks a person.
+            GraphInterrupt: the task waits for a person, or is left for the next round. Or the node
+                has run and asks a person.
             Exception: whatever the node raises.
         """
         task, config = self.meet(name, config)
@@ -149,9 +150,11 @@ class GraphRound:
             raise
 
     async def _others(self) -> None:
-        """Wait for the other tasks before an error ends the round.
+        """Wait until the round's other tasks have ended.
 
-        The library would cancel them. Their effects would happen, and their results would be lost.
+        Stop waiting if the round is cancelled. This is called before an error ends the round. The
+        library would cancel the other tasks: their effects would happen, and their results would be
+        lost.
         """
         while (  # noqa: ASYNC110 - its parts are set in several places
             self._running - self.tasks.written and not self.context.cancelled.is_set()
@@ -159,7 +162,7 @@ class GraphRound:
             await asyncio.sleep(OTHERS_SECONDS)
 
     def meet(self, name: str, config: RunnableConfig) -> tuple[str, RunnableConfig]:
-        """Note that the round has reached a task. Return the task's id, and its config.
+        """Record that the round has reached a task. Return the task's id, and its config.
 
         Raises:
             GraphInterrupt: the task waits for an answer of a person.
@@ -214,11 +217,11 @@ class GraphRound:
 
     @property
     def was_told(self) -> bool:
-        """Whether a person gave the result of a node in doubt in this round."""
+        """Whether a person gave a node's result in this round. The node was in doubt."""
         return bool(self._told)
 
     def is_idempotent(self, name: str) -> bool:
-        """Return whether a node may run again after losing its worker."""
+        """Return whether a node may run again after its worker was lost."""
         return self._idempotent is None or name in self._idempotent
 
     def _settle(self, command: Command, value: Any) -> Any:
@@ -228,8 +231,8 @@ class GraphRound:
             ``CarryOut``, or the return value of the node as given by a person.
 
         Raises:
-            GraphInterrupt: a person is asked.
-            FatalError: a person says that the node has failed.
+            GraphInterrupt: a person has to be asked.
+            FatalError: a person answered with a text in place of a result.
         """
         context = self.context
         asked = context.asked if isinstance(context.asked, Mapping) else {}
@@ -252,9 +255,11 @@ class GraphRound:
         return result
 
     def error_of(self, error: BaseException) -> BaseException:
-        """Return the round's error for an error of a node.
+        """Return the round's error for an error of its graph.
 
-        A node that is not idempotent is not run again without a person's answer.
+        It is a FatalError if a node that is not idempotent failed, or if the graph did not accept
+        the node's result. Such a node does not run again before a person retries the run. Any other
+        error is returned unchanged.
         """
         context = self.context
         if not isinstance(error, Exception) or isinstance(error, PASSED):
@@ -280,10 +285,13 @@ class GraphRound:
         )
 
     def _withdraw_returned(self) -> str:
-        """Withdraw the intents of returned nodes whose results the graph refuses.
+        """Withdraw the intents of nodes with refused results.
+
+        The graph did not accept the results that these nodes returned. Idempotent nodes have no
+        intents. If a person gave the result, the intent stays.
 
         Returns:
-            The name of the last such node, or an empty text.
+            The name of the last such node. Empty if there is none.
         """
         last = ""
         for task, name in self._returned.items():
@@ -296,7 +304,7 @@ class GraphRound:
 
 
 class NodeStep(Runnable[Any, Any]):
-    """A node's runnable in a round."""
+    """The runnable of a node during a round. A ``GraphRound`` decides whether the node runs."""
 
     def __init__(
         self,
@@ -314,7 +322,7 @@ class NodeStep(Runnable[Any, Any]):
         config: RunnableConfig | None = None,
         **named: Any,
     ) -> Any:
-        """Raise FatalError: a round runs its graph on the event loop of the process."""
+        """Raise FatalError, because a round calls ``ainvoke``."""
         raise FatalError(f"the node {self.name!r} was invoked outside of a round")
 
     async def ainvoke(
@@ -331,7 +339,10 @@ class NodeStep(Runnable[Any, Any]):
 
 
 class SubgraphStep(NodeStep):
-    """A subgraph in a round. If its worker is lost, its nodes are in doubt, not the subgraph."""
+    """The runnable of a subgraph during a round.
+
+    If the worker is lost, the nodes of the subgraph are in doubt, not the subgraph itself.
+    """
 
     async def ainvoke(
         self,
@@ -348,7 +359,7 @@ class SubgraphStep(NodeStep):
 def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
     """Return a copy of a graph that stops before each superstep.
 
-    The round decides which of its nodes run.
+    In the copy, ``this_round`` decides which nodes run.
     """
     own = copy.copy(graph)
     own.interrupt_before_nodes = "*"
@@ -361,13 +372,14 @@ def stepping(graph: Pregel[Any, Any, Any, Any], this_round: GraphRound) -> Any:
 
 
 def counted(channels: Mapping[str, Any], most: int | None) -> dict[str, Any]:
-    """Return a graph's channels that count to the flow's limit.
+    """Return a graph's channels, with the flow's limit.
 
-    They are RemainingSteps and IsLastStep; the other channels are unchanged. The library counts to
-    the limit of one invocation, which here is one superstep.
+    RemainingSteps and IsLastStep are replaced, so that they count to ``most``. All other channels
+    are unchanged. The library itself counts to the limit of one invocation, and here one invocation
+    is one superstep.
 
     Args:
-        most: the flow's ``max_rounds``.
+        most: the flow's ``max_rounds``. None: all channels are unchanged.
     """
     if most is None:
         return dict(channels)
@@ -398,13 +410,17 @@ def _bound(name: str, node: Any, this_round: GraphRound) -> Runnable[Any, Any]:
 
 
 def task_of(config: RunnableConfig) -> str:
-    """Return the id of a node's task."""
+    """Return the id of a config's task, from its namespace."""
     place = str(config["configurable"]["checkpoint_ns"])
     return place.rpartition("|")[2].rpartition(":")[2]
 
 
 def input_of(value: Any) -> dict[str, Any]:
-    """Return a node's input as JSON, for people."""
+    """Return a node's input as JSON, for people.
+
+    The result is an object. If its JSON has more than ``ASKED`` characters, the object has only the
+    beginning of that JSON, as a text under ``input``.
+    """
     plain = to_jsonable_python(value, fallback=repr)
     plain = plain if isinstance(plain, dict) else {"input": plain}
     text = canonical(plain)

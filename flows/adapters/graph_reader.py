@@ -1,4 +1,4 @@
-"""The states of a run's LangGraph graph, for the library's methods: ``graph_of``."""
+"""``graph_of``: a LangGraph graph with a run's states. The library's methods read the states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.flows.rounds import registry
 
 
 class RunsClient(Protocol):
-    """The methods of ``perdure.Client`` and ``perdure.RemoteClient`` that are used here."""
+    """The methods of ``Client`` and ``RemoteClient`` that this package calls."""
 
     def get(self, run_id: str) -> Any:
         """Return the run."""
@@ -48,7 +48,7 @@ class RunStates(StateReader):
         self._history = GraphHistory()
 
     def history(self) -> GraphHistory:
-        """Return the history of the run so far.
+        """Return the history of the run so far. New records are read at each call.
 
         Raises:
             InvalidInput: the run keeps no history.
@@ -76,7 +76,12 @@ class RunStates(StateReader):
         return self._texts[name]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that a config names, or the last one. None if there is none."""
+        """Return the checkpoint that a config names.
+
+        Returns:
+            The last checkpoint of the namespace if the config names none. None if the checkpoint
+                does not exist.
+        """
         name, checkpoint = self._address(config)
         history = self.history()
         checkpoint = checkpoint or history.latest.get(name, "")
@@ -91,7 +96,14 @@ class RunStates(StateReader):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Return the checkpoints of a namespace, newest first."""
+        """Yield the checkpoints of a namespace, newest first.
+
+        Args:
+            config: has the namespace. If it names a checkpoint, only this one is yielded.
+            filter: the metadata that a checkpoint must have.
+            before: names a checkpoint. Only older ones are yielded. If it does not exist, none is.
+            limit: the maximum number of checkpoints. None: any number.
+        """
         name, wanted = self._address(config or {})
         own = [
             (checkpoint, state)
@@ -112,7 +124,11 @@ class RunStates(StateReader):
                 yield self._past(name, checkpoint, state)
 
     def _address(self, config: RunnableConfig) -> tuple[str, str]:
-        """Return a config's namespace and checkpoint id, which may be empty."""
+        """Return the namespace and the checkpoint id of a config. Both may be empty.
+
+        Raises:
+            InvalidInput: the config names a different run.
+        """
         place = config.get("configurable", {})
         thread = str(place.get("thread_id", self._run_id))
         if thread != self._run_id:
@@ -134,7 +150,7 @@ class RunStates(StateReader):
         return self._tuple(name, space, state.parent)
 
     def refuse(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise InvalidInput: nothing is written here."""
+        """Raise InvalidInput, because this checkpointer only reads."""
         run = self._run_id
         raise InvalidInput(
             f"this graph only reads the states of run {run}. To go on from one of them, call "
@@ -145,19 +161,19 @@ class RunStates(StateReader):
     put = aput = put_writes = aput_writes = delete_thread = adelete_thread = refuse
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the result of ``get_tuple``."""
+        """Return the result of ``get_tuple``, which runs in a thread."""
         return await asyncio.to_thread(self.get_tuple, config)
 
     async def alist(
         self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the results of ``list``."""
+        """Yield the results of ``list``, which runs in a thread."""
         for each in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
             yield each
 
 
 class ReadOnlyGraph:
-    """The methods that a graph of ``graph_of`` refuses."""
+    """A mixin for the result of ``graph_of``. Methods that write or run raise InvalidInput."""
 
     checkpointer: RunStates
 
@@ -176,11 +192,11 @@ def graph_of(client: RunsClient, run_id: str) -> CompiledStateGraph[Any, Any, An
     Methods that write (``update_state``, ``invoke``, ...) raise InvalidInput: see ``fork``.
 
     Args:
-        client: of the run's server, a ``Client`` or a ``RemoteClient``.
-        run_id: of a run whose flow is registered in this process.
+        client: a ``Client`` or a ``RemoteClient`` of the run's server.
+        run_id: the id of a run whose flow is registered in this process.
 
     Raises:
-        InvalidInput: the run is not one of a graph.
+        InvalidInput: the run's flow is not a graph, or the client is asynchronous.
         FlowNotFound: the run's flow is not registered in this process.
         RunNotFound: no run has this id.
     """
@@ -200,7 +216,8 @@ def flow_of(client: RunsClient, run_id: str) -> tuple[GraphFlow, Any]:
     """Return a graph run's flow, and the run.
 
     Raises:
-        InvalidInput: the run is not one of a graph, or the client is asynchronous.
+        InvalidInput: the run's flow is not a graph, or the client is asynchronous.
+        FlowNotFound: the run's flow is not registered in this process.
     """
     if inspect.iscoroutinefunction(client.get):
         raise InvalidInput(

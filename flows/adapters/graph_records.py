@@ -1,7 +1,7 @@
-"""The records of a LangGraph graph's round before its commit, for later attempts.
+"""The records of a graph's round before its commit. Later attempts read them.
 
-They hold the writes of tasks, and the checkpoints of graphs that a node invokes itself. The commit
-of the round deletes the records.
+The records hold the writes of tasks, and the checkpoints of nested graphs. A nested graph is one
+invoked by the code of a node. The commit of the round deletes the records.
 """
 
 from __future__ import annotations
@@ -50,16 +50,18 @@ class RoundRecords:
         self._spent: dict[str, float] = {}
 
     def read_tasks(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the id and the record of each task that earlier attempts have recorded."""
+        """Yield the recorded tasks of earlier attempts: each id, with its record."""
         for name in list(self._context.journal.recorded):
             if name.startswith(TASK):
                 yield name.removeprefix(TASK), self._context.once(name, dict)
 
     def read_nested(self, committed: Mapping[str, Namespace]) -> Iterator[tuple[str, Namespace]]:
-        """Yield the namespace and checkpoint of nested graphs as earlier attempts recorded them.
+        """Yield the recorded checkpoints of nested graphs.
 
-        A checkpoint is stored as its difference from the one before. Two workers that have recorded
-        at the same time make two sequences. The one with the newest checkpoint counts.
+        Earlier attempts recorded them. Each checkpoint comes after its namespace. A record has the
+        difference of a checkpoint from the checkpoint before. If two workers recorded at the same
+        time, there are two sequences of records. Only the sequence with the newest checkpoint
+        counts. Its checkpoints are yielded from old to new.
 
         Args:
             committed: the checkpoints of the last commit, by namespace.
@@ -83,7 +85,7 @@ class RoundRecords:
                 yield name, self._bases[name]
 
     def is_nested(self, name: str) -> bool:
-        """Return whether a namespace belongs to a graph that a node invokes itself."""
+        """Return whether a namespace is that of a nested graph, invoked by a node's code."""
         if not name:
             return False
         nodes = {self._tasks.names.get(task) for task in self._tasks.begun}
@@ -95,7 +97,9 @@ class RoundRecords:
     def has_use(self, space: Namespace, channels: Collection[str]) -> bool:
         """Return whether to record a nested task's writes.
 
-        False if the task is the only one of its superstep: the next checkpoint follows at once.
+        The only task of a superstep is not recorded, because the next checkpoint follows at once.
+        But the result of an ``@task`` is always recorded. An error, a question and an answer
+        (``TOLD``) are never recorded.
 
         Args:
             space: the checkpoint that the task follows.
@@ -110,18 +114,19 @@ class RoundRecords:
         return TOLD.isdisjoint(channels) and (tasks != 1 or RETURNED in channels)
 
     def add_task(self, task: str, told: Mapping[str, Any]) -> None:
-        """Record a task's writes, if there is room.
+        """Record a task's writes. Without room in the step's journal, record nothing.
 
         Raises:
-            UnstorableValue: the record is too long, and not of a nested graph.
+            UnstorableValue: the record is too long. But a too long record of a nested graph is left
+                out without an error.
         """
         self._record(f"{TASK}{task}", told, must_fit=not self.is_nested(told["namespace"]))
 
     def add_nested(self, name: str, space: Namespace) -> bool:
-        """Record a nested graph's checkpoint, and return whether it fits.
+        """Record a nested graph's checkpoint. Return whether it is recorded.
 
-        It does not fit if it would leave no room for the tasks of the round. A later attempt then
-        continues the nested graph from the last recorded checkpoint.
+        It is not recorded if it is too long, or would leave no room for the tasks of the round. A
+        later attempt then continues the nested graph from the last recorded checkpoint.
         """
         own = f"{NESTED}{space.checkpoint['id']}"
         left = len(self._tasks.begun - self._tasks.ended)
@@ -139,14 +144,14 @@ class RoundRecords:
     def _record(
         self, name: str, told: Mapping[str, Any], left: int = 0, must_fit: bool = True
     ) -> bool:
-        """Record a value.
+        """Record a value in the step's journal.
 
         Args:
-            left: for how many other records it must leave room.
-            must_fit: whether it is an error if the value is too long.
+            left: the number of further records for which room must be left.
+            must_fit: whether to raise UnstorableValue if the value is too long.
 
         Returns:
-            Whether it is recorded. Without a record, a later attempt does the work again.
+            Whether the value is recorded. Without a record, a later attempt does the work again.
         """
         with self._lock:
             taken = len(self._context.journal.recorded) + self._claimed
@@ -176,7 +181,13 @@ class RoundRecords:
 
 
 def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[str, Any]:
-    """Return the record of a checkpoint, with the channels that differ from ``before``."""
+    """Return the record of a checkpoint.
+
+    It has the channels that differ from ``before``.
+
+    Args:
+        before: the checkpoint before. None: the record has all channels.
+    """
     channels: dict[str, Any] = {}
     for channel, stored in space.channels.items():
         old = None if before is None else before.channels.get(channel)
@@ -197,7 +208,11 @@ def _difference(name: str, space: Namespace, before: Namespace | None) -> dict[s
 
 
 def _made(told: Mapping[str, Any], before: Namespace | None) -> Namespace:
-    """Return the checkpoint of a record (``_difference``), given the checkpoint ``before``."""
+    """Return the checkpoint that a record describes. It reverses ``_difference``.
+
+    Args:
+        before: the checkpoint before. None: the record has all channels.
+    """
     channels = {} if before is None else dict(before.channels)
     for channel, (version, is_list, same, texts) in told["channels"].items():
         old = channels.get(channel)

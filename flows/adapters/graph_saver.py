@@ -1,4 +1,4 @@
-"""RunSaver: the checkpoints of a LangGraph graph during a round."""
+"""RunSaver: the LangGraph checkpointer of a graph during a round."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ Asked = list[tuple[str, Interrupt]]
 
 
 class RunSaver(StateReader):
-    """The last checkpoints of a run's graphs, during a round.
+    """The checkpointer of a run's graphs during a round. It has their last checkpoints.
 
     Writes of tasks, and the checkpoints of graphs that nodes invoke, are recorded at once
-    (``RoundRecords``), so that a later attempt of the round does not run the task again.
+    (``RoundRecords``). So a later attempt of the round does not run the same task again.
 
     Args:
         tasks: the tasks of the round.
@@ -87,7 +87,7 @@ class RunSaver(StateReader):
 
         Args:
             kept: the namespaces that the round before kept in this process (``context.kept``).
-                None: they are read from the run.
+                None: the namespaces are read from the run.
         """
         index = self._context.committed.get(INDEX)
         if index is None:
@@ -108,20 +108,20 @@ class RunSaver(StateReader):
                 self.written.append((told["namespace"], task))
 
     def begin_with(self, namespaces: dict[str, Namespace]) -> None:
-        """Begin this run with the final state of another run.
+        """Begin with the final state of an earlier run.
 
         Raises:
-            UnstorableValue: the state has a value of a type unknown to the graph's state.
+            UnstorableValue: the state has a value of a type that this graph does not accept.
         """
         for name, space in namespaces.items():
             self._tuple(name, space)  # reads each value
         self.namespaces = namespaces
 
     def commit(self, is_partial: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the checkpoint index, and the artifacts of this round.
+        """Return the checkpoint index, and the artifacts, for the commit of this round.
 
         Args:
-            is_partial: whether tasks are left for another round of the superstep.
+            is_partial: whether tasks are left for the next round of the same superstep.
         """
         self._forget_ended()
         self._forget_answered()
@@ -140,13 +140,13 @@ class RunSaver(StateReader):
         return storable(index, "the graph's checkpoint"), artifacts
 
     def _pass(self, name: str, space: Namespace) -> None:
-        """Add a passed checkpoint to the history. The graph has gone on from it."""
+        """Add a checkpoint to the history, without its tasks. Without a history, do nothing."""
         if self._record is not None:
             entry = space.store(name, self._context.step, self._artifacts, with_tasks=False)
             self._record.add(name, entry, has_tasks=False)
 
     def _forget_ended(self) -> None:
-        """Forget subgraphs of ended tasks. The graph above them has gone on."""
+        """Remove the namespaces of ended subgraphs. They are added to the history before."""
         for name, space in list(self.namespaces.items()):
             if ":" in name and not is_under_way(space, self.namespaces):
                 # One without a task's id lives as long as the run.
@@ -158,7 +158,7 @@ class RunSaver(StateReader):
     def pending(self) -> Asked:
         """Return all open questions of the graph, in task order.
 
-        Each comes with the node that asks.
+        Each question comes after the name of the node that asks it.
         """
         root = self.namespaces.get("")
         tasks = [] if root is None else sorted(root.tasks.values(), key=lambda task: task.path)
@@ -170,15 +170,16 @@ class RunSaver(StateReader):
         ]
 
     def holders(self, question: str) -> int:
-        """Return how many tasks wait for an answer: that of the node, and those that contain it.
+        """Return how many unfinished tasks have a question.
 
-        If an earlier attempt has taken the answer, the node's task does not count.
+        These are the task of the node that asks, and the tasks of the subgraphs that contain it.
 
         Args:
             question: the id of the question.
 
         Returns:
-            0 if a fork has changed the state of a subgraph so that its node no longer asks.
+            0 if the node itself no longer asks: an earlier attempt has run it with the answer, or a
+                fork has changed the state of its subgraph.
         """
         holders = [
             f"{name}|{task.node}:{id_}".lstrip("|")
@@ -190,7 +191,10 @@ class RunSaver(StateReader):
         return 0 if innermost in self.namespaces else len(holders)
 
     def waiting(self) -> dict[str, Questions]:
-        """Return the questions that this round cannot answer, by the id of the task that waits."""
+        """Return the questions to which this round has no answer, by the id of the task.
+
+        Only unfinished tasks count. A task with the answered question is left out.
+        """
         return {
             name: asked
             for space in self.namespaces.values()
@@ -200,7 +204,7 @@ class RunSaver(StateReader):
         }
 
     def _forget_answered(self) -> None:
-        """Remove the answered question, unless its node has asked again."""
+        """Remove the answered question from its tasks. It stays if its task has asked again."""
         for space in self.namespaces.values():
             for name, task in space.tasks.items():
                 asked = self.questions(task)
@@ -223,7 +227,11 @@ class RunSaver(StateReader):
     # The library's interface.
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the last checkpoint of a namespace. None if there is none."""
+        """Return the last checkpoint of a namespace.
+
+        Returns:
+            None if there is none, or if the config names an older checkpoint.
+        """
         name = config["configurable"].get("checkpoint_ns", "")
         with self._lock:
             space = self.namespaces.get(name)
@@ -233,7 +241,10 @@ class RunSaver(StateReader):
             return self._tuple(name, space)
 
     def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
-        """Return the last checkpoint of a namespace. A run keeps no older one."""
+        """Return an iterator over a namespace's last checkpoint.
+
+        A run does not keep older checkpoints here. All ``options`` are ignored.
+        """
         found = None if config is None else self.get_tuple(config)
         return iter(() if found is None else (found,))
 
@@ -244,7 +255,7 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Replace the checkpoint of a namespace. Record the checkpoint of a nested graph."""
+        """Replace the checkpoint of a namespace. If it is of a nested graph, record it at once."""
         place = self._put(config, checkpoint, metadata, new_versions)
         self._record_nested(place["configurable"]["checkpoint_ns"])
         return place
@@ -278,7 +289,7 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep a task's writes, and record them with the run."""
+        """Add a task's writes to its checkpoint. If a later attempt can use them, record them."""
         self._tell(task_id, self._keep(config, writes, task_id, task_path))
 
     def _keep(
@@ -288,13 +299,14 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str,
     ) -> dict[str, Any] | None:
-        """Keep a task's writes.
+        """Add a task's writes to its checkpoint. Return their record.
 
-        The error of a task is not kept: the next attempt runs the task again.
+        The error of a task is not added: the next attempt runs the task again.
 
         Returns:
-            The record. None if it would be useless: no other task is running, so the commit follows
-            at once, or a later attempt could not use the record.
+            The record to store before the commit. None if it would be useless: the commit follows
+                at once because no other task is running, or a later attempt could not use the
+                record.
         """
         self._tasks.written.add(task_id)
         channels = {channel for channel, _ in writes}
@@ -341,8 +353,12 @@ class RunSaver(StateReader):
     def _answers(self, before: TaskWrites | None, writes: Sequence[tuple[str, Any]]) -> Answers:
         """Return the answered questions of a task.
 
-        The question that this round answers counts once the task has taken the answer. The library
-        writes all answers of a task whenever the task takes one.
+        The question that this round answers is among them after the task has taken the answer. The
+        number of answers in ``writes`` shows this, because the library writes all answers of a task
+        whenever the task takes one.
+
+        Args:
+            before: the task before these writes, or None.
         """
         if before is None:
             return []
@@ -359,7 +375,7 @@ class RunSaver(StateReader):
         return [*unknown, *before.answers, Answered.to(asked[0].value)]
 
     def take_answer(self) -> None:
-        """Note that a task has taken the answer of this round."""
+        """Record that a task has taken this round's answer (``is_answer_used``)."""
         self.is_answer_used = True
 
     def _resumed(self, task: TaskWrites) -> Sequence[tuple[str, Any]]:
@@ -375,7 +391,11 @@ class RunSaver(StateReader):
         )
 
     def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
-        """Record a task's writes (the result of ``_keep``), so that no later attempt runs it."""
+        """Record a task's writes. No later attempt then runs the task.
+
+        Args:
+            told: the result of ``_keep``. None: nothing is recorded.
+        """
         if told is None:
             return
         place = (told["namespace"], told["checkpoint"])
@@ -385,10 +405,10 @@ class RunSaver(StateReader):
             self._records.add_task(task_id, told)
 
     def _record_nested(self, name: str, is_needed: bool = False) -> None:
-        """Record a namespace's checkpoint if a node invoked its graph.
+        """Record the checkpoint of a namespace if its graph is nested: invoked by a node's code.
 
         Args:
-            is_needed: whether to record the checkpoint even if no superstep was done before it.
+            is_needed: whether to record the checkpoint even if no superstep has ended before it.
         """
         with self._lock:
             space = self.namespaces[name]
@@ -397,7 +417,7 @@ class RunSaver(StateReader):
             self._places.add((name, space.checkpoint["id"]))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Raise FatalError: a checkpoint lives as long as its run."""
+        """Raise FatalError, because checkpoints are deleted only with their run."""
         raise FatalError(f"run {self._context.run_id}: its checkpoints are deleted with the run")
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -418,7 +438,7 @@ class RunSaver(StateReader):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint as ``put`` does. The event loop does not wait for the state server."""
+        """Do the same as ``put``. It does not block the event loop."""
         place = self._put(config, checkpoint, metadata, new_versions)
         name = place["configurable"]["checkpoint_ns"]
         if self._records.is_nested(name):
@@ -432,14 +452,14 @@ class RunSaver(StateReader):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep writes as ``put_writes`` does. The event loop does not wait for the state server."""
+        """Do the same as ``put_writes``. It does not block the event loop."""
         told = self._keep(config, writes, task_id, task_path)
         if told is not None:
             await asyncio.to_thread(self._tell, task_id, told)
 
 
 def _listed(value: Any) -> Any:
-    """Return a value with lists in place of sets."""
+    """Return a value with sorted lists in place of sets, at any depth of its mappings."""
     if isinstance(value, Mapping):
         return {key: _listed(each) for key, each in value.items()}
     return sorted(value) if isinstance(value, set | frozenset) else value

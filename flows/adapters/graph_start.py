@@ -21,13 +21,13 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class ForkInput(BaseModel):
-    """The input of a fork, with the state that the new run continues.
+    """The input of a fork: a state for the new run.
 
     Attributes:
-        run, namespace, checkpoint, step: where the state is from.
+        run, namespace, checkpoint, step: the run, graph, checkpoint and superstep of the state.
         is_partial: whether tasks of the state's superstep have not begun.
         state: the checkpoints, compressed (``packed``).
-        values: the values to write to the state, encoded. None: nothing.
+        values: the values to write to the state, encoded. None: nothing is written.
         as_node: the node that counts as the writer of ``values``.
     """
 
@@ -43,7 +43,7 @@ class ForkInput(BaseModel):
     as_node: str | None = None
 
     def namespaces(self) -> dict[str, Namespace]:
-        """Return the state's checkpoints. The new run has none of their artifacts yet.
+        """Return the checkpoints in ``state``. They have no artifacts in the new run yet.
 
         Raises:
             InvalidInput: the state was not made by ``packed``.
@@ -52,7 +52,7 @@ class ForkInput(BaseModel):
 
 
 def fork_input(data: Any) -> ForkInput:
-    """Return the input of a fork, validated.
+    """Validate the input of a fork, and return it.
 
     Raises:
         InvalidInput: ``data`` was not made by ``fork``.
@@ -67,7 +67,7 @@ def fork_input(data: Any) -> ForkInput:
 
 
 def packed(spaces: Mapping[str, Namespace]) -> str:
-    """Return checkpoints with all their values as a compressed text."""
+    """Return checkpoints and their values as compressed text."""
     data = {
         name: {
             "checkpoint": space.checkpoint,
@@ -84,10 +84,10 @@ def packed(spaces: Mapping[str, Namespace]) -> str:
 
 
 def unpacked(state: str, run_id: str) -> dict[str, Namespace]:
-    """Return the checkpoints in ``state``, a text that ``packed`` made.
+    """Return the checkpoints in a text of ``packed``.
 
     Args:
-        run_id: the run whose state it is, for errors.
+        run_id: the run that the state is from, for error texts.
 
     Raises:
         InvalidInput: the state was not made by ``packed``.

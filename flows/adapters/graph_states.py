@@ -1,4 +1,4 @@
-"""StateReader: the reading part of a LangGraph checkpointer for a run's stored state."""
+"""StateReader: the base of a run's LangGraph checkpointers. It reads stored states."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from perdure.flows.adapters.graph_values import StateSerializer
 
 
 class StateReader(BaseCheckpointSaver[int]):
-    """A checkpointer for the graph of one run.
+    """The base of checkpointers for one run's graph.
 
     Args:
-        run_id: the id of the run, which is the only thread.
+        run_id: the id of the run. It is the only ``thread_id`` of the checkpointer.
         serializer: encodes and decodes the values of the state.
-        where: beginning of the errors about values.
+        where: the beginning of error texts about values.
     """
 
     def __init__(self, run_id: str, serializer: StateSerializer, where: str) -> None:
@@ -27,11 +27,19 @@ class StateReader(BaseCheckpointSaver[int]):
         self._run_id, self._serializer, self._where = run_id, serializer, where
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> StateReader:
-        """Return this checkpointer: the types of the state are known already."""
+        """Return this checkpointer unchanged. ``extra_allowlist`` is ignored.
+
+        The serializer knows the types of the state already.
+        """
         return self
 
     def value(self, text: str, channel: str) -> Any:
-        """Return the value that a text encodes, as stored in a channel or written by a task."""
+        """Return the value that ``text`` encodes.
+
+        Args:
+            text: a value of a channel, or a value that a task has written.
+            channel: the name of the channel, for error texts.
+        """
         return self._serializer.decode(text, self._what(channel))
 
     def _value(self, channel: str, stored: StoredChannel) -> Any:
@@ -41,11 +49,13 @@ class StateReader(BaseCheckpointSaver[int]):
     def _channel(
         self, channel: str, version: Any, values: Mapping[str, Any], before: StoredChannel | None
     ) -> StoredChannel:
-        """Return a channel of a checkpoint in its stored form.
+        """Return a checkpoint's channel in stored form.
 
         Args:
-            values: the values of all channels by name. Without ``channel``, the channel is empty.
-            before: the channel in the checkpoint before. The common beginning of a list is kept.
+            values: the values of all channels by name. If it lacks ``channel``, the channel is
+                empty.
+            before: the channel in the checkpoint before, or None. If both values are lists, the
+                stored parts of their common beginning are used again.
         """
         if channel not in values:
             return StoredChannel(version, None)
@@ -69,11 +79,11 @@ class StateReader(BaseCheckpointSaver[int]):
         }
 
     def _tuple(self, name: str, space: Namespace, parent: str | None = None) -> CheckpointTuple:
-        """Return a checkpoint as the library reads it.
+        """Return a checkpoint in the library's form. Its values are decoded.
 
         Args:
             name: the checkpoint's namespace.
-            parent: id of the checkpoint before it.
+            parent: the id of the checkpoint before this one. None: there is none.
         """
         checkpoint = copy.deepcopy(space.checkpoint)
         values = {

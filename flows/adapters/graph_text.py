@@ -1,4 +1,4 @@
-"""The live text of a graph's round: replies of its models, and texts that its nodes stream."""
+"""The live text of a graph's round. Models and nodes write it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ CUSTOM = "custom"
 
 
 def text_handler(context: RoundContext, streams: bool) -> BaseCallbackHandler:
-    """Return a handler that shows model replies while they arrive.
+    """Return a callback handler for live text. It shows the replies of models while they arrive.
 
     Args:
-        streams: whether models that would answer in one piece are asked for a stream.
+        streams: whether the library requests a stream also from models that do not stream by
+            themselves.
     """
     return StreamingTextHandler(context) if streams else TextHandler(context)
 
 
 def show_custom(context: RoundContext, chunk: Any) -> None:
-    """Show a node's output to ``get_stream_writer()``: a text, or data as JSON."""
+    """Show a node's chunk for ``get_stream_writer()``. Data that is no text is shown as JSON."""
     if isinstance(chunk, str):
         context.stream(chunk)
     else:
@@ -57,7 +58,7 @@ class TextHandler(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
-        """Note which node makes a request."""
+        """Record which node makes a request. A model with the tag ``HIDDEN`` is left out."""
         if HIDDEN not in (tags or ()):
             node = str((metadata or {}).get("langgraph_node", ""))
             with self._lock:
@@ -66,7 +67,7 @@ class TextHandler(BaseCallbackHandler):
     def on_llm_new_token(
         self, token: Any, *, chunk: Any = None, run_id: UUID, **named: Any
     ) -> None:
-        """Show a piece of a reply."""
+        """Show a piece of a reply. A request that was not recorded at its start is left out."""
         with self._lock:
             node, tools = self._requests.get(run_id, (None, {}))
         if node is None:
@@ -85,12 +86,15 @@ class TextHandler(BaseCallbackHandler):
 
 
 class StreamingTextHandler(TextHandler):
-    """A handler that shows the replies of all models. It makes the library ask for streams."""
+    """A handler that shows the replies of all models.
+
+    The library requests a stream from every model if a handler has the two methods of this class.
+    """
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Return the output as it is."""
+        """Return ``output`` unchanged. For the library, only the method's existence matters."""
         return output
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """Return the output as it is."""
+        """Return ``output`` unchanged. For the library, only the method's existence matters."""
         return output

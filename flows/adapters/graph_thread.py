@@ -34,7 +34,7 @@ MESSAGES, FILES = "messages", "files"
 
 
 def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
-    """Return the artifact with the graph's state for the thread's next run, by its name.
+    """Return the state for the thread's next run, as an artifact by name.
 
     Call it after ``saver.commit``. The dict is empty without a thread, or if the state is too long.
     """
@@ -53,8 +53,10 @@ def state_artifacts(saver: RunSaver, context: RoundContext) -> dict[str, str]:
 def take_state(saver: RunSaver, context: RoundContext) -> list[ThreadMessage]:
     """Begin with the state of the thread's last completed run of this flow, if there is one.
 
+    If that state does not fit the graph, the run begins without it, and an event reports why.
+
     Returns:
-        The messages of the thread that are not part of this state.
+        The messages of the thread that are not part of the state. Without a state, all messages.
     """
     messages = context.conversation
     found = context.earlier.last_artifact(STATE) if messages else None
@@ -82,7 +84,7 @@ def add_messages(
 ) -> None:
     """Add earlier messages of the thread to a graph's input.
 
-    A graph without the key ``messages`` has no place for them, which an event reports.
+    If the input of the graph has no key ``messages``, they are left out, and an event reports it.
     """
     if not messages:
         return
@@ -118,7 +120,9 @@ def _block(piece: str | File) -> dict[str, str]:
 
 
 def check_files(keys: Collection[str], context: RoundContext) -> None:
-    """Raise FatalError if the graph has no place for submitted files."""
+    """Raise FatalError if the input has no key for submitted files.
+
+    The input is that of the graph, with these keys. Without submitted files, do nothing."""
     if context.files and MESSAGES not in keys and FILES not in keys:
         names = ", ".join(each.name for each in context.files)
         raise FatalError(
@@ -129,12 +133,12 @@ def check_files(keys: Collection[str], context: RoundContext) -> None:
 
 
 def words_of(turns: Sequence[Turn]) -> list[BaseMessage]:
-    """Return the messages that people sent while the graph worked, in the library's form."""
+    """Return the new messages of people in the library's form."""
     return [HumanMessage(text_of(turn.said)) for turn in turns]
 
 
 def words_in(values: Iterable[Any]) -> list[str]:
-    """Return the texts and tool calls of a node's model messages."""
+    """Return the texts and tool calls of model messages."""
     words: list[str] = []
     for value in values:
         for message in value if isinstance(value, list) else [value]:
@@ -160,15 +164,19 @@ def replies_to_asks(answer: Any, context: RoundContext) -> dict[str, Any]:
 
 
 def answer_of(output: Any) -> Any:
-    """Return a graph's output as JSON data. It is the answer of the run."""
+    """Return a graph's output as JSON data, without the bytes of files: the answer of the run.
+
+    Raises:
+        UnstorableValue: the output has a value that JSON cannot hold.
+    """
     plain = _without_bytes(to_jsonable_python(output, fallback=str))
     return storable(plain, "the graph's output")
 
 
 def _without_bytes(value: Any) -> Any:
-    """Return JSON data without the bytes of files.
+    """Return JSON data without the contents of files. Their sizes replace them.
 
-    An answer does not contain pictures and documents of messages.
+    So an answer does not contain the pictures and documents of messages.
     """
     if isinstance(value, list):
         return [_without_bytes(each) for each in value]

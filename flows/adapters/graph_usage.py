@@ -12,7 +12,7 @@ from perdure.flows.rounds.context import RoundContext
 
 
 class UsageCounter(BaseCallbackHandler):
-    """A callback handler that charges the usage of a round's models to the budgets."""
+    """A callback handler that charges usage to the budgets. It counts all models of a round."""
 
     run_inline = True
 
@@ -21,7 +21,7 @@ class UsageCounter(BaseCallbackHandler):
         self._context = context
 
     def on_llm_end(self, response: LLMResult, **named: Any) -> None:
-        """Charge the usage of a response."""
+        """Charge a model response's usage to the budgets."""
         messages = [
             message
             for generations in response.generations

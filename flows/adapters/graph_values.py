@@ -1,6 +1,6 @@
 """Values of a LangGraph graph's state as texts: JSON, or MessagePack with the types of the state.
 
-A text cannot name any other type, so reading it runs no code that the graph does not have anyway.
+A text that names any other type is refused. So reading a text runs no code from outside the graph.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ METHOD, FROM_ISO = 3, ("datetime", "datetime", "fromisoformat")
 
 
 class StateSerializer:
-    """A serializer of state values as JSON texts. It refuses unknown types.
+    """A serializer of state values as JSON texts. Unknown types raise UnstorableValue.
 
     Args:
-        types: the types of the state, as module and name.
+        types: the accepted types, as module and name, beside JSON, messages and ``SAFE``.
     """
 
     def __init__(self, types: Collection[tuple[str, str]]) -> None:
@@ -64,7 +64,7 @@ class StateSerializer:
             what: name of the value in an error.
 
         Raises:
-            UnstorableValue: the type of the value is not one of the state.
+            UnstorableValue: the value cannot be encoded, or has a type that is not accepted.
         """
         if is_plain(value):
             return canonical({"json": value})
@@ -84,7 +84,8 @@ class StateSerializer:
         """Return the value that a text encodes.
 
         Raises:
-            UnstorableValue: the text names a type that is not one of the state.
+            UnstorableValue: the text names a type that is not accepted, or a form that this class
+                does not write.
         """
         stored = json.loads(text)
         if "json" in stored:
@@ -97,7 +98,7 @@ class StateSerializer:
         return self._packer.loads_typed((kind, packed))
 
     def _check(self, packed: bytes, what: str) -> None:
-        """Raise UnstorableValue if MessagePack data names a type that is not one of the state."""
+        """Raise UnstorableValue if MessagePack data names an unknown type."""
 
         unknown: list[str] = []
 
@@ -128,7 +129,7 @@ class StateSerializer:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether JSON preserves the types of a value."""
+    """Return whether JSON preserves a value's types."""
     kind = type(value)
     if value is None or kind in (str, bool, int):
         return True

@@ -1,7 +1,7 @@
-"""Messages of people to a run whose agent works. The agent gets them with its next request.
+"""Messages of people to a run while its agent is active.
 
-Messages after the last request are read when the agent has answered. The agent then continues its
-conversation.
+The agent gets new messages with its next model request. Messages that arrive after the last request
+are read when the agent has answered. The agent then continues its conversation.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LOOKED = "_heard_before"
 
 
 class HeardWords:
-    """The messages of people to a run, from its journal.
+    """The messages of people for an agent's run.
 
     Args:
-        steps: of the workflow that runs the agent.
+        steps: the steps of the workflow that runs the agent.
     """
 
     def __init__(self, steps: AsyncSteps) -> None:
@@ -30,10 +30,13 @@ class HeardWords:
         self._requests = 0
 
     async def before_request(self) -> str:
-        """Return the messages since the last request. Empty if there are none.
+        """Read the new messages, and return them as one text.
 
-        Each attempt of the request sends the same messages, since the run remembers before which of
-        its requests it has read messages.
+        They arrived since the last request. Call this before each model request. Each attempt of a
+        request gets the same messages, because the run records them and the number of the request.
+
+        Returns:
+            At most ``MOST_WORDS`` messages. Empty if there are none.
         """
         self._requests += 1
         steps, request = self._steps, self._requests
@@ -56,14 +59,23 @@ class HeardWords:
         return bool(self._steps.context.mailbox.unread([SAY]))
 
     async def next(self) -> str:
-        """Return the messages that the agent has not read. Empty if there are none."""
+        """Read the remaining messages, and return them as one text.
+
+        They arrived after the last request. Call this when the agent has answered.
+
+        Returns:
+            At most ``MOST_WORDS`` messages. Empty if there are none.
+        """
         begin = len(self._words)
         while len(self._words) < begin + MOST_WORDS and self._has_more():
             await self._hear_one(HEARD)
         return self._from(begin)
 
     def _has_more(self) -> bool:
-        """Return whether there is a message. During a replay, the journal alone decides."""
+        """Return whether there is a message for ``next``.
+
+        During a replay, only the messages in the journal count.
+        """
         return self._is_done(HEARD) or (not self._steps.is_replaying() and self._has_words())
 
     def _is_done(self, name: str) -> bool:

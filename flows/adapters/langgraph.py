@@ -52,18 +52,19 @@ def register_graph(
     goal, else the key ``messages`` gets it as the first message.
 
     Args:
-        name: of the flow.
-        graph: the graph, or its builder. Its own checkpointer is not used.
+        name: the name of the flow.
+        graph: the graph, or its builder. A checkpointer of the graph is not used.
         idempotent: names of the nodes, also of subgraphs, that may run again after their worker
-            was lost. True: all. Another node is then in doubt, and a person is asked.
+            was lost. True: all. Any other node is then in doubt, and a person is asked.
         types: classes of values in the state which the annotations of its schema do not name.
-        role: of the workers that take the rounds.
+        role: the role of the workers that execute the rounds.
         context: the ``context`` with which the graph is invoked.
         history: whether runs keep the state after each superstep, for ``graph_of`` and ``fork``.
-        stream: whether all models of the graph are asked for streams, to show their replies while
-            they arrive. False: only models that stream by themselves.
-        thread: ``none`` if a run in a thread begins without the state of the run before it, without
-            earlier messages, and does not read messages from people.
+        stream: whether the library requests a stream from all models of the graph, to show their
+            replies while they arrive. False: only replies of models that stream by themselves are
+            shown.
+        thread: ``state``: a run in a thread begins with the state of the run before it or with the
+            earlier messages, and reads messages from people. ``none``: it does neither.
         text: the text that people see of the answer in chats, over MCP and in threads: a key of the
             output, or a function that converts the output to a text. None: the last text of the
             model, if the output has ``messages``, else JSON.
@@ -109,7 +110,7 @@ def register_graph(
 
 
 def _check_settings(name: str, settings: Iterable[str]) -> None:
-    """Raise InvalidFlow if a setting of a graph does not exist."""
+    """Raise InvalidFlow if ``register_graph`` has no such setting."""
     for setting in settings:
         if setting not in _SETTINGS:
             raise InvalidFlow(
@@ -122,7 +123,7 @@ def _check_idempotent(
     idempotent_nodes: Iterable[str],
     graphs: Iterable[Pregel[Any, Any, Any, Any]],
 ) -> None:
-    """Raise InvalidFlow if an idempotent node is in no graph."""
+    """Raise InvalidFlow if none of the graphs has an idempotent node of this name."""
     nodes = {node for graph in graphs for node in graph.nodes if node != START}
     for node in idempotent_nodes:
         if node not in nodes:

@@ -97,14 +97,14 @@ async def run_agent(
     Args:
         starting_agent: the agent. It may be the ``last_agent`` of an earlier result.
         input: the prompt, or the items of a conversation.
-        idempotent: names of tools that may be called again after their worker was lost. Another
-            tool is then in doubt, and a person is asked.
-        model_provider: makes the models. None: that of ``run_config``.
-        run_config: of ``Runner.run``. Its tracing is off.
+        idempotent: names of tools that may be called again after their worker was lost. A call of
+            any other tool is then in doubt, and a person is asked.
+        model_provider: makes the models. None: the provider of ``run_config``.
+        run_config: the argument of ``Runner.run``. Its tracing is switched off.
         stream: whether a reply is shown while it arrives, if its model can stream.
-        thread: ``text`` if the agent gets the earlier messages of the run's thread before
-            ``input``, and with it the files of the submission. ``full`` if it also gets the calls,
-            results and files of the last completed run of this flow in the thread.
+        thread: ``text``: the agent gets the earlier messages of the run's thread, then ``input``
+            with the files of the submission. ``full``: it also gets the calls, results and files of
+            the last completed run of this flow in the thread. ``none``: it gets only ``input``.
         options: the other arguments of ``Runner.run``: ``context``, ``max_turns``, ...
 
     Raises:
@@ -157,7 +157,7 @@ def register_agent(
     """Register an agent as a flow: the goal is its prompt, and its final output the run's answer.
 
     Args:
-        name: of the flow.
+        name: the name of the flow.
         idempotent, model_provider, stream, thread: as for ``run_agent``. Unless the thread is
             ``none``, the agent also reads messages of people to the run, with its next request.
         settings: the settings of ``workflow``.
@@ -194,13 +194,13 @@ def _hearing(listening: HeardInput) -> RunConfig:
 
 
 class PerdureRunner:
-    """``run_agent`` under its name in the SDK: import this class in place of ``agents.Runner``."""
+    """A replacement for ``agents.Runner``: its method ``run`` is ``run_agent``."""
 
     run = staticmethod(run_agent)
 
 
 class _Stepping:
-    """The copies of agents whose models and tools are called in steps."""
+    """The maker of copies of agents for a workflow. A copy calls its models and tools in steps."""
 
     def __init__(
         self,
@@ -215,7 +215,11 @@ class _Stepping:
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:
-        """Return the configuration of an agent run in steps."""
+        """Return a run configuration with models in steps. Its tracing is switched off.
+
+        Args:
+            given: the configuration. None: the SDK's default.
+        """
         config = given or RunConfig(model_provider=self._model_provider or MultiProvider())
         provider = self._model_provider or config.model_provider
         return replace(
@@ -226,10 +230,10 @@ class _Stepping:
         )
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the copy of an agent. The agents to which the agent hands over are copied, too.
+        """Return the copy of an agent. The agents of its handoffs are copied, too.
 
-        The agent may be a copy, from the result of an earlier run. A copied part is not wrapped a
-        second time: ``inner_of`` finds the original.
+        ``agent`` may be such a copy itself, from the result of an earlier run. Its parts are not
+        wrapped a second time: ``inner_of`` finds the originals.
         """
         if id(agent) in self._made:
             return self._made[id(agent)][1]
@@ -347,10 +351,12 @@ class _Stepping:
     async def _call(
         self, body: Callable[[], Any], tool: str, args: Mapping[str, Any], compared: Any
     ) -> Any:
-        """Call a tool in a step, and return its JSON data.
+        """Call ``body`` in a step of a tool, and return the step's result as JSON data.
 
         Args:
-            compared: what tells the step from others of its name.
+            body: calls the tool.
+            args: the arguments of the call, for people.
+            compared: JSON data that distinguishes the step from other steps of its name.
         """
         return await self._steps.step(
             body,
@@ -362,10 +368,10 @@ class _Stepping:
         )
 
     def _server(self, server: MCPServer) -> MCPServer:
-        """Return a copy of an MCP server that works in steps.
+        """Return a copy of an MCP server for steps.
 
-        Steps list and call its tools. Each step opens a new connection, since another worker may
-        carry it out.
+        The copy lists and calls the tools of the server in steps. Each step opens a new connection,
+        since a different worker may carry out the step.
         """
         server = inner_of(server)
         own = copy.copy(server)
@@ -437,7 +443,11 @@ def _agent_call(tool: str, args: Any, agent: Agent[Any], call_id: str) -> AgentC
 
 
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
-    """Ask a person about a tool call. Return the refusal for the model, or None if approved."""
+    """Ask a person about a tool call. Return the refusal for the model.
+
+    Returns:
+        None if the person approved the call.
+    """
     call = item.raw_item
     id_ = getattr(call, "call_id", None) or ""
     decided = await decision(steps, _agent_call(call.name, call.arguments, item.agent, id_))

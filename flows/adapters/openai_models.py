@@ -1,4 +1,4 @@
-"""Model requests of the OpenAI Agents SDK in steps, and their live text."""
+"""Model requests of the OpenAI Agents SDK as steps. The steps show live text."""
 
 from __future__ import annotations
 
@@ -37,24 +37,30 @@ _parameters = inspect.signature(Model.get_response)
 
 
 class SteppingProvider(ModelProvider):
-    """A provider of models that are asked in steps."""
+    """A model provider that wraps each model in a ``SteppingModel``."""
 
     def __init__(self, steps: AsyncSteps, inner: ModelProvider, stream: bool) -> None:
         self._steps, self.perdure_inner, self._stream = steps, inner, stream
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return the inner provider's model of this name, asked in steps."""
+        """Return the model of this name in a ``SteppingModel``.
+
+        The inner provider makes the model. None is its default model.
+        """
         return SteppingModel(self._steps, self.perdure_inner.get_model(model_name), self._stream)
 
 
 class SteppingModel(Model):
-    """A model that is asked in steps. Its usage is charged to the budgets of the run."""
+    """A model whose requests are steps of the workflow. Its usage is charged to the budgets."""
 
     def __init__(self, steps: AsyncSteps, inner: Model, stream: bool) -> None:
         self._steps, self.perdure_inner, self._stream = steps, inner, stream
 
     async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
-        """Return the model's response, from the journal if the request was made before."""
+        """Return the model's response.
+
+        If the workflow has made this request before, the response comes from the journal.
+        """
 
         async def ask(context: RoundContext) -> dict[str, Any]:
             inner, told_model = self.perdure_inner, ""
@@ -109,17 +115,17 @@ async def respond(
 ) -> tuple[ModelResponse, str]:
     """Return a model's response. Show it as live text while it arrives.
 
-    A model that cannot stream is asked for its response without a stream.
+    If the model cannot stream, request the response without a stream and show no live text.
 
     Args:
         args, named: the arguments of ``get_response``.
 
     Returns:
-        The response, and the name of the model that gave it. The name is empty if the response has
-        none.
+        The response, and the name of the model in it. The name is empty if the response has none.
 
     Raises:
-        RetryableError: the stream ended before the response was complete.
+        RetryableError: the stream ended before the response and its usage were complete, or the
+            provider reported a failure in the stream.
     """
     asked = _parameters.bind(model, *args, **named)
     settings = asked.arguments["model_settings"]
@@ -147,7 +153,7 @@ async def respond(
 
 
 class _Events:
-    """The events of one streamed response."""
+    """The state of one streamed response: its events so far."""
 
     def __init__(self, context: RoundContext) -> None:
         self._context = context
@@ -156,7 +162,14 @@ class _Events:
         self._whole: Response | None = None
 
     def take(self, event: Any) -> None:
-        """Show the text of an event, or keep the finished item or response that it has."""
+        """Process an event of the stream.
+
+        A piece of text is shown as live text. A finished item or response is stored. All other
+        events are ignored.
+
+        Raises:
+            RetryableError: the event reports a failure of the model.
+        """
         kind = str(getattr(event, "type", ""))
         if kind in KINDS:
             self._context.stream(event.delta, KINDS[kind])
@@ -175,7 +188,11 @@ class _Events:
             raise RetryableError(f"the model failed in its response: {why}")
 
     def response(self) -> tuple[ModelResponse, str]:
-        """Return the complete response and its model's name. Call it after the stream has ended."""
+        """Return the complete response and its model's name. Call it after the stream has ended.
+
+        Raises:
+            RetryableError: the stream ended before the response or its usage arrived.
+        """
         whole = self._whole
         if whole is None:
             raise RetryableError("the model's stream ended before its response was complete")

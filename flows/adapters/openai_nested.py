@@ -1,4 +1,4 @@
-"""Tools of the OpenAI Agents SDK: agents that are tools run in the workflow, others in a step."""
+"""Tools of the OpenAI Agents SDK. A tool that is an agent runs in the workflow, others in steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEARD = (FatalError, RetryableError, RoundStopped)
 
 
 class AgentCopies(Protocol):
-    """The copies of agents whose models and tools are called in steps."""
+    """The maker of copies of agents. A copy calls its models and tools in steps."""
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]: ...
     def config(self, given: RunConfig | None) -> RunConfig: ...
@@ -37,18 +37,24 @@ OUTER: ContextVar[AgentCopies | None] = ContextVar("outer", default=None)
 
 
 def around(inner: Any, outer: _T) -> _T:
-    """Note in ``outer`` that it wraps ``inner``, for ``inner_of``. Return ``outer``."""
+    """Mark ``outer`` as a wrapper of ``inner``, for ``inner_of``. Return ``outer``."""
     setattr(outer, _INNER, inner)
     return outer
 
 
 def inner_of(each: Any) -> Any:
-    """Return the original of a wrapped model, tool, handoff or server, or the object itself."""
+    """Return the original of a wrapped object.
+
+    It is a model, tool, handoff or server. An object that wraps nothing is returned itself.
+    """
     return getattr(each, _INNER, each)
 
 
 def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., Any]:
-    """Return a function that calls an agent as a tool. The agent's requests and tools are steps."""
+    """Return the function for a tool that is an agent.
+
+    The SDK calls it. The model requests and tool calls of that agent are steps of the workflow.
+    """
 
     async def invoke(context: Any, text: str) -> Any:
         before = OUTER.set(copies)
@@ -61,7 +67,10 @@ def run_in_workflow(copies: AgentCopies, tool: FunctionTool) -> Callable[..., An
 
 
 class _Passing(BaseException):
-    """Raised to pass an error of Perdure through the SDK, which reports Exceptions to the model."""
+    """Raised to pass an error of Perdure through the SDK.
+
+    The SDK reports every ``Exception`` of a tool to the model. This is a ``BaseException``.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -69,11 +78,11 @@ class _Passing(BaseException):
 
 
 async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
-    """Call a tool's function as the SDK does.
+    """Call a tool's function, and raise errors in ``HEARD``.
 
-    Errors that are meant for Perdure are raised. The SDK converts each exception to a text for the
-    model. A FatalError ends the run, and a RetryableError repeats the step, also if a tool raises
-    them.
+    The SDK itself converts each exception of a tool to a text for the model. But a FatalError has
+    to end the run, and a RetryableError has to repeat the step. A tool that was made without
+    ``function_tool`` handles its own errors.
     """
     invoker: Any = tool.on_invoke_tool
     function = getattr(invoker, "_invoke_tool_impl", None)
@@ -96,17 +105,21 @@ async def call_tool(tool: FunctionTool, context: Any, text: str) -> Any:
 
 
 class NestedRunner(AgentRunner):
-    """A runner that runs an agent used as a tool in the workflow of its caller.
+    """The default runner of the SDK, extended for agents that are tools.
 
-    All other agents run as usual. ``Agent.as_tool`` holds its agent and calls ``Runner.run``, which
-    asks the default runner. The SDK calls this hook experimental.
+    If a workflow runs the calling agent, an agent that is a tool runs in the same workflow. All
+    other agents run as usual. The function of ``Agent.as_tool`` calls ``Runner.run``, which uses
+    the default runner. In the SDK, the replacement of this runner is experimental.
     """
 
     def __init__(self, runner: AgentRunner) -> None:
         self._runner = runner
 
     async def run(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:  # noqa: A002
-        """Run an agent. If a tool runs it, its requests and tools are steps of the workflow."""
+        """Run an agent.
+
+        If the agent is a tool of an agent in a workflow, its requests and tool calls are steps.
+        """
         outer = OUTER.get()
         if outer is not None and current_steps() is not None:
             starting_agent = outer.agent(starting_agent)
@@ -114,11 +127,11 @@ class NestedRunner(AgentRunner):
         return await self._runner.run(starting_agent, input, **options)
 
     def run_sync(self, *args: Any, **options: Any) -> RunResult:
-        """Run an agent, and block."""
+        """Run an agent as the SDK does, and block until it has ended."""
         return self._runner.run_sync(*args, **options)
 
     def run_streamed(self, *args: Any, **options: Any) -> RunResultStreaming:
-        """Run an agent whose result is a stream."""
+        """Run an agent as the SDK does, and return its stream."""
         return self._runner.run_streamed(*args, **options)
 
 

@@ -1,4 +1,4 @@
-"""Prices of responses to OpenAI Agents SDK agents, from ``genai-prices``."""
+"""The cost of model responses in the OpenAI Agents SDK, by ``genai-prices``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from agents import Usage
 
 
 def name_of(model: object) -> str:
-    """Return the name of an SDK model. Empty if it has none."""
+    """Return the name of an SDK model. Empty if the model object has no name."""
     name = getattr(model, "model", None)
     return name if isinstance(name, str) else ""
 
 
 def money_of(usage: Usage, model: object, response_model: str) -> dict[str, float]:
-    """Return the cost of a response in US dollars, as ``money``. Empty if no price is known.
+    """Return the cost of a response in US dollars, under ``money``.
 
     Args:
-        model: the model that was asked.
-        response_model: the model that the response names, or nothing.
+        model: the model that got the request.
+        response_model: the name of the model in the response. It may be empty.
+
+    Returns:
+        An empty dict if no price is known, or if ``genai-prices`` is not installed.
     """
     try:
         from genai_prices import Usage as PricedUsage
@@ -42,10 +45,11 @@ def money_of(usage: Usage, model: object, response_model: str) -> dict[str, floa
 
 
 def _providers(model: object, name: str) -> list[dict[str, Any]]:
-    """Return references to a model in the price list, most exact first.
+    """Return ways to look up a price, most exact first.
 
-    A reference has the address of its provider, the provider in the model's name
-    (``anthropic/claude``), or the name alone.
+    Each is a dict of keyword arguments for ``calc_price``. It contains the URL of the model's
+    provider, or the provider that the model's name begins with (``anthropic/claude``), or only the
+    name.
     """
     address = str(getattr(getattr(model, "_client", None), "base_url", None) or "")
     provider, slash, rest = name.partition("/")

@@ -23,10 +23,15 @@ LIBRARY = "openai-agents"
 def with_thread(
     asked: str | list[TResponseInputItem], steps: AsyncSteps, is_full: bool = False
 ) -> str | list[TResponseInputItem]:
-    """Return an agent's input, with the thread's earlier messages before it and submitted files.
+    """Return an agent's input with the thread's earlier messages and the submitted files.
+
+    The earlier messages come first, and the files last. Without messages and files, ``asked`` is
+    returned unchanged.
 
     Args:
-        is_full: whether the last completed run of the thread counts with all its items.
+        asked: the input of ``run_agent``.
+        is_full: whether the agent also gets the calls, results and files of the last completed run
+            of this flow in the thread.
     """
     messages, files = prompt_parts(steps)
     if not messages and not files:
@@ -42,14 +47,15 @@ def with_thread(
 
 
 def keep_conversation(steps: AsyncSteps, items: list[TResponseInputItem]) -> None:
-    """Keep an agent's items for the thread's next run."""
+    """Store an agent's items for the thread's next run. The run's next commit writes them."""
     keep_items(steps, LIBRARY, to_jsonable_python(items))
 
 
 class HeardInput:
-    """A filter that adds messages of people to the requests of an agent.
+    """A ``call_model_input_filter`` that adds messages of people.
 
-    The SDK forgets the additions of a filter, so each request gets them again, in the same place.
+    The SDK does not keep the items that a filter adds. So the filter adds them again to each later
+    request, in the same place.
     """
 
     def __init__(self, heard: HeardWords) -> None:
@@ -58,14 +64,14 @@ class HeardInput:
         self._items: list[tuple[int, TResponseInputItem]] = []
 
     async def filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return a request's input with the messages of people."""
+        """Return a request's input with all messages of people. New messages are read first."""
         given = data.model_data
         if words := await self._heard.before_request():
             self._items.append((len(given.input), message_item("user", words)))
         return ModelInputData(self.whole(given.input), given.instructions)
 
     def whole(self, items: list[TResponseInputItem]) -> list[TResponseInputItem]:
-        """Return the SDK's items with the added messages, which the SDK has forgotten."""
+        """Return the SDK's items with all added messages. The list is a copy."""
         whole = list(items)
         for added, (place, item) in enumerate(self._items):
             whole.insert(place + added, item)
@@ -73,14 +79,14 @@ class HeardInput:
 
 
 def message_item(role: str, content: object) -> TResponseInputItem:
-    """Return a message as an item of the SDK."""
+    """Return a message as an input item of the SDK."""
     return cast("TResponseInputItem", {"role": role, "content": content})
 
 
 def _with_files(
     text: str, files: Sequence[FileReference], context: RoundContext
 ) -> TResponseInputItem:
-    """Return a message of a person: a text, and files below it."""
+    """Return a person's message with files as an input item. The files are below the text."""
     if not files:
         return message_item("user", text)
     return message_item("user", [_part(each) for each in pieces_of(text, files, context)])

@@ -19,7 +19,12 @@ LATER = frozenset({408, 409, 425, 429})
 
 
 def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
-    """Return the annotated return type of a tool. None for a text, or without an annotation."""
+    """Return a ``TypeAdapter`` for a tool's annotated return type.
+
+    Returns:
+        None if the type is ``str`` or ``Any``, if there is no annotation, or if pydantic cannot
+            read it.
+    """
     try:
         hint = get_type_hints(tool.__wrapped__).get("return", Any)
         return None if hint in (Any, str) else TypeAdapter(hint)
@@ -28,12 +33,12 @@ def result_type(tool: FunctionTool) -> TypeAdapter[Any] | None:
 
 
 def fingerprint(context: Any) -> str | None:
-    """Return the content of a workflow's context object, as JSON.
+    """Return the content of an agent's ``context`` as JSON.
 
-    The workflow gives the object to its agent's tools.
+    The texts before and after a call of a tool show whether the tool has changed the object.
 
     Returns:
-        None if there is no object, or if JSON cannot hold its content.
+        None if ``context`` is None, or if JSON cannot hold its content.
     """
     if context is None:
         return None
@@ -46,10 +51,10 @@ def fingerprint(context: Any) -> str | None:
 
 
 def is_mcp_result(told: Mapping[str, Any]) -> bool:
-    """Return whether a step's result is the whole result of an MCP server.
+    """Return whether a step's result came from an MCP server.
 
-    Any other result is what a person says that the call has returned. A server's result always has
-    ``isError``, and ``content`` in the form of the protocol.
+    A server's result always has ``isError``, and ``content`` in the form of the protocol. Any other
+    result came from a person, who gave it for a call in doubt.
     """
     if "isError" not in told:
         return False
@@ -65,7 +70,7 @@ def listed_tools(told: Any) -> str:
 
 
 def said(told: Any) -> str:
-    """Return the texts and calls of a model's response. They are for people who watch."""
+    """Return a response's texts and tool calls as one text. It is for people who watch the run."""
     parts = []
     for item in told["output"]:
         if "arguments" in item:
@@ -79,7 +84,12 @@ def said(told: Any) -> str:
 
 
 def failed(error: APIConnectionError | APIStatusError) -> Exception:
-    """Return the round's error for an error of a provider."""
+    """Return the round's error for an error of a provider.
+
+    Returns:
+        A RetryableError that counts no attempt, if the provider is unreachable or its status is in
+            ``LATER`` or at least 500. For other statuses, a FatalError.
+    """
     if isinstance(error, APIConnectionError):
         return RetryableError(f"the model cannot be reached: {error}", counts=False)
     status = error.status_code

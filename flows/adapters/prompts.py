@@ -30,15 +30,16 @@ MARK = "perdure-prompt"
 
 
 def check_thread(thread: str, what: str) -> None:
-    """Raise InvalidFlow if ``thread`` is not a known word."""
+    """Raise InvalidFlow if ``thread`` is not ``none``, ``text`` or ``full``."""
     if thread not in ("none", "text", "full"):
         raise InvalidFlow(f"{what}: thread is {thread!r}; expected 'text', 'full' or 'none'")
 
 
 def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileReference]]:
-    """Return the agent's prompt beside the goal: earlier messages and submitted files.
+    """Return the thread's earlier messages and the submitted files.
 
-    A run that an older release began gets neither, since its agent has already answered without.
+    An agent's prompt has them beside the goal. Both are empty in a run that an older release began,
+    since its agent got its prompt without them.
     """
     messages = [each for each in steps.context.conversation if each.text]
     files = steps.context.files
@@ -50,13 +51,15 @@ def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileR
 def earlier_items(steps: AsyncSteps, library: str) -> tuple[list[Any], list[ThreadMessage]]:
     """Return the final items of the thread's last completed run of the same flow.
 
-    The first round that reads them keeps them with its run, so that they stay the same.
+    The first round that reads the items stores them with its run, so that later rounds get the
+    same.
 
     Args:
-        library: the library of the items. Runs of another library count as text.
+        library: the library of the agent. Items of a different library are not used.
 
     Returns:
-        The items as JSON data, and the messages of the thread that are not among them.
+        The items as JSON data, and the messages of the thread that the items do not contain.
+            Without usable items: an empty list, and all messages.
     """
     context = steps.context
     messages = [each for each in context.conversation if each.text]
@@ -82,7 +85,11 @@ def earlier_items(steps: AsyncSteps, library: str) -> tuple[list[Any], list[Thre
 
 
 def keep_items(steps: AsyncSteps, library: str, items: Any) -> None:
-    """Keep an agent's items for the thread's next run. The run's next commit stores them."""
+    """Store an agent's items for the thread's next run.
+
+    The run's next commit writes them. Nothing is stored if the run has no thread. If the items are
+    too long, an event reports it, and the next run gets the messages only.
+    """
     context = steps.context
     if not context.earlier.is_thread:
         return
@@ -97,10 +104,11 @@ def keep_items(steps: AsyncSteps, library: str, items: Any) -> None:
 
 
 def pieces_of(text: str, files: Sequence[FileReference], context: RoundContext) -> list[str | File]:
-    """Return a text and the files below it, each after a line with its name.
+    """Return a text and the files below it.
 
-    Pictures and documents are returned as files, other files as their text. A file that no model
-    takes is only named, so that the model can pass its name to a tool.
+    Each file follows a line with its name. Pictures and documents are returned as files, other
+    files as their text. A file that no model takes is only named, so that the model can pass its
+    name to a tool.
 
     Raises:
         FatalError: a file of the run was deleted.

@@ -1,8 +1,8 @@
 """Agents of Pydantic AI as workflows: each model request and each tool call is a step.
 
-This module uses the library's public surface for durable engines (``pydantic_ai.durable_exec``),
-and of its private parts ``disable_threads`` and ``_model_stream_event_handler``, as the library's
-own engine for Temporal does.
+This module uses the library's public surface for durable engines (``pydantic_ai.durable_exec``). It
+also uses the private parts ``disable_threads`` and ``_model_stream_event_handler``, as the
+library's own engine for Temporal does.
 """
 
 from __future__ import annotations
@@ -64,10 +64,15 @@ _Options = Mapping[str, Any]
 
 
 def _tool_options(tool: object | None, is_idempotent: bool) -> _Options | Literal[False]:
-    """Return the options of a tool's step, from its ``metadata``. ``is_idempotent`` is a default.
+    """Return the options of a tool's step, from the tool's ``metadata``.
+
+    Args:
+        tool: the tool, or None if it is not known.
+        is_idempotent: the option ``idempotent`` if the metadata has no option.
 
     Returns:
-        False if the tool is no step (``metadata={"step": False}``).
+        The options ``idempotent`` and ``in_doubt`` that are set. False if the tool is to run
+            outside of a step (``metadata={"step": False}``).
     """
     metadata = getattr(getattr(tool, "tool_def", tool), "metadata", None) or {}
     if metadata.get("step") is False:
@@ -88,7 +93,13 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         cache_key: tuple[object, ...],
         config: _Options,
     ) -> object:
-        """Carry out ``body`` as a step. Return its result, which is JSON data."""
+        """Carry out ``body`` as a step. Return the JSON result.
+
+        If a person refused a tool call, the result is the library's form of a failed tool.
+
+        Raises:
+            ApprovalRequired: a person was asked about this tool call, so the answer decides.
+        """
         steps = current_steps()
         assert steps is not None, "the agent runs in a workflow"
         if isinstance(operation_id, ModelRequestId):
@@ -135,7 +146,12 @@ _packed: TypeAdapter[Any] = TypeAdapter(CallToolResult)
 
 
 def _bare(payload: object) -> object:
-    """Return a tool's plain result without its kind. It has the form that a person would give."""
+    """Return a tool's plain result without its wrapper.
+
+    The wrapper is ``{"kind": "tool_return", ...}``. A person who gives the result of a call in
+    doubt gives it without a wrapper, too. Any other payload is returned unchanged, and so is a
+    wrapper whose result looks like a wrapper itself.
+    """
     match payload:
         case {"kind": "tool_return", "result": result, **others} if not others:
             return payload if _is_packed(result) else result
@@ -157,7 +173,11 @@ def _is_packed(told: object) -> bool:
 
 
 def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any], RunContext[Any]]:
-    """Return the name, the arguments and the context of a tool call, from its ``cache_key``."""
+    """Return a tool call's name, arguments and context, from its ``cache_key``.
+
+    Raises:
+        FatalError: the library's key has a different form.
+    """
     match cache_key:
         case (str(name), dict(args), RunContext() as context, *_):
             return name, arguments(args), context
@@ -192,9 +212,9 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
     """A capability that runs an ``Agent`` in a workflow. Each effect of the agent is a step.
 
     Outside of a workflow, the capability has no effect. A tool with
-    ``metadata={"idempotent": True}`` may be called again after its worker was lost. Another tool
-    is then in doubt, and a person is asked. A tool with ``metadata={"step": False}`` belongs to the
-    workflow, as its code does: an agent that it runs has steps of its own.
+    ``metadata={"idempotent": True}`` may be called again after its worker was lost. A call of any
+    other tool is then in doubt, and a person is asked. A tool with ``metadata={"step": False}``
+    runs in the workflow itself, not in a step. So an agent that this tool runs has its own steps.
 
     Args:
         name: the agent's name in the journal. None: its own name.
@@ -259,9 +279,9 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
 
     def get_default_run_id(self) -> str | None:
-        """Return an id for a run of the agent.
+        """Return an id for a run of the agent. None outside of a workflow.
 
-        It is the same whenever the workflow is run again.
+        The id is the same whenever the workflow's function is run again.
         """
         steps = current_steps()
         return None if steps is None else str(steps.uuid())
@@ -269,10 +289,10 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Run the agent. The order of its tool calls is the same each time.
+        """Run the agent. In a workflow, the order of its tool calls is the same each time.
 
-        The agent's instructions and output validators run as part of the workflow. Those that are
-        plain functions do not run in threads.
+        The agent's instructions and output validators run as part of the workflow. If they are
+        plain functions, they do not run in threads. Outside of a workflow, the agent runs as usual.
         """
         assert self.agent is not None, "the library binds a capability to its agent"
         if not self.in_durable_context:
@@ -287,7 +307,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
 
 class _Hearing(AbstractCapability[Any]):
-    """A capability that adds messages of people to the agent's next request."""
+    """A capability that adds messages of people to the agent's next model request."""
 
     def __init__(self, heard: HeardWords) -> None:
         self._heard = heard
@@ -302,7 +322,7 @@ class _Hearing(AbstractCapability[Any]):
 
 
 def _check_durable(agent: Agent[Any, Any]) -> None:
-    """Raise InvalidFlow if an agent would run without steps."""
+    """Raise InvalidFlow if an agent has no ``PerdureDurability``. It would run without steps."""
     capabilities = getattr(agent.root_capability, "capabilities", (agent.root_capability,))
     if not any(isinstance(each, PerdureDurability) for each in capabilities):
         raise InvalidFlow(
@@ -324,12 +344,12 @@ async def run_agent(
     for a command.
 
     Args:
-        agent: with ``PerdureDurability`` among its capabilities.
+        agent: an agent with ``PerdureDurability`` among its capabilities.
         prompt: the prompt of ``Agent.run``.
-        thread: ``text`` if the agent gets the earlier messages of the run's thread, and with the
-            prompt the files of the submission. ``full`` if it also gets the calls, results and
-            files of the last completed run of this flow in the thread.
-        options: of ``Agent.run``: ``deps``, ``usage_limits``, ...
+        thread: ``text``: the agent gets the earlier messages of the run's thread, then the prompt
+            with the files of the submission. ``full``: it also gets the calls, results and files of
+            the last completed run of this flow in the thread. ``none``: it gets only the prompt.
+        options: other arguments of ``Agent.run``: ``deps``, ``usage_limits``, ...
 
     Raises:
         InvalidFlow: the agent has no ``PerdureDurability``, or ``message_history`` is given beside
@@ -368,8 +388,8 @@ def register_agent(
     """Register an agent as a flow: the goal is its prompt, and its output the run's answer.
 
     Args:
-        name: of the flow.
-        agent: with ``PerdureDurability`` among its capabilities.
+        name: the name of the flow.
+        agent: an agent with ``PerdureDurability`` among its capabilities.
         thread: as for ``run_agent``. Unless it is ``none``, the agent also reads messages of people
             to the run, with its next request.
         settings: the settings of ``workflow``.

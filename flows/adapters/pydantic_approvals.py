@@ -28,10 +28,12 @@ Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToo
 
 
 def deciding(steps: AsyncSteps) -> Decide:
-    """Return the handler that asks a person about tool calls that need approval.
+    """Return the handler for tool calls that need approval.
 
-    If a person's arguments do not fit their tool, the person is asked again, and the model gets no
-    message about it. No call is carried out before all arguments fit.
+    The handler asks a person about each call. If the tool does not accept the arguments that the
+    person has edited, the person is asked again. The model gets no message about this. No call is
+    carried out before all arguments are accepted. The handler raises FatalError if the agent calls
+    a tool that is carried out elsewhere.
     """
 
     async def decide(
@@ -58,7 +60,11 @@ def deciding(steps: AsyncSteps) -> Decide:
 async def _fault(
     context: RunContext[Any], call: ToolCallPart, decided: ToolApproved | ToolDenied
 ) -> str:
-    """Return why a tool does not accept a person's arguments. Empty if it accepts them."""
+    """Return why a tool does not accept edited arguments.
+
+    Returns:
+        An empty text if the tool accepts them, or if the person edited nothing.
+    """
     if not isinstance(decided, ToolApproved) or decided.override_args is None:
         return ""
     args: Mapping[str, Any] = decided.override_args
@@ -77,7 +83,7 @@ async def _fault(
 async def _decision(
     steps: AsyncSteps, call: AgentCall, fault: str = ""
 ) -> ToolApproved | ToolDenied:
-    """Ask a person about a call.
+    """Return a person's decision about a call, in the library's form.
 
     Args:
         fault: what was wrong with the person's last answer. Empty if there was none.
@@ -94,7 +100,7 @@ def _tell_edits(
     parts: Sequence[ToolCallPart],
     decisions: Mapping[str, ToolApproved | ToolDenied],
 ) -> None:
-    """Tell the model, with its next request, which arguments a person has changed."""
+    """Tell the model about edited calls, in its next request."""
     for part in parts:
         decided = decisions[part.tool_call_id]
         if isinstance(decided, ToolApproved) and decided.override_args is not None:
@@ -105,12 +111,14 @@ def _tell_edits(
 
 
 def call_of(context: RunContext[Any], tool: str, args: Mapping[str, Any]) -> AgentCall:
-    """Return the call of a tool as the model has made it. The tool gets validated arguments.
+    """Return a tool call with the model's own arguments.
+
+    These are the arguments before their validation.
 
     Args:
-        context: of the call.
+        context: the library's context of the call.
         tool: the name of the tool.
-        args: the validated arguments. They are taken if the agent's messages lack the call.
+        args: the validated arguments. They are used only if the agent's messages lack the call.
     """
     for message in reversed(context.messages):
         for part in message.parts if isinstance(message, ModelResponse) else ():

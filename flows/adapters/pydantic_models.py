@@ -64,7 +64,12 @@ if _sum_usage is not None:
 
 
 class ModelStep:
-    """A model request whose usage is charged to the budgets."""
+    """The function of a step that sends one model request. It charges the usage to the budgets.
+
+    Args:
+        body: sends the request, and returns the response as JSON data.
+        is_stream: whether the request asks for a stream.
+    """
 
     def __init__(self, body: Callable[[], Awaitable[object]], is_stream: bool) -> None:
         self._body, self._is_stream = body, is_stream
@@ -102,7 +107,7 @@ class ModelStep:
 
 
 def said(payload: Any) -> str:
-    """Return the texts and calls of a model's response. They are for people who watch."""
+    """Return a response's texts and tool calls as one text. It is for people who watch the run."""
     parts = (_part_text(part) for part in _response.validate_python(payload).parts)
     return "; ".join(part for part in parts if part)
 
@@ -114,7 +119,7 @@ def _part_text(part: ModelResponsePart) -> str:
 
 
 def _money(response: ModelResponse) -> dict[str, float]:
-    """Return the cost of a response in US dollars. Empty if its price is not known."""
+    """Return the cost of a response in US dollars, under ``money``. Empty if it is not known."""
     try:
         return {"money": float(response.cost().total_price)}
     except (LookupError, AssertionError, ValueError):
@@ -131,7 +136,7 @@ def can_stream(model: object) -> bool:
 
 
 async def show(run_context: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
-    """Show the events of a model's response as live text."""
+    """Show the events of a model's response as live text. Outside of a step, do nothing."""
     context = _round.get()
     if context is None:
         return
@@ -152,5 +157,8 @@ async def show(run_context: RunContext[Any], events: AsyncIterable[AgentStreamEv
 
 
 def _json(args: Any) -> str:
-    """Return a piece of a call's arguments. Some providers send them in one piece, as an object."""
+    """Return a piece of a call's arguments as text. None gives an empty text.
+
+    Some providers send all arguments in one piece, as an object.
+    """
     return args if isinstance(args, str) else "" if args is None else json.dumps(args)

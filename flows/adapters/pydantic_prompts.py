@@ -24,7 +24,7 @@ from perdure.flows.workflows.steps import AsyncSteps
 
 
 def history_of(messages: Iterable[ThreadMessage]) -> list[ModelMessage]:
-    """Return a thread's messages in the library's form."""
+    """Return a thread's messages as requests and responses of the library."""
     return [
         ModelRequest(parts=[UserPromptPart(each.text)])
         if each.role == "user"
@@ -38,7 +38,11 @@ LIBRARY = "pydantic-ai"
 
 
 def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadMessage]]:
-    """Return the history of the thread's last completed run, and the thread's messages after it."""
+    """Return the history of the thread's last completed run.
+
+    Also return the thread's messages after that run. If the library cannot read the history, return
+    an empty history and all messages. An event reports the reason.
+    """
     items, messages = earlier_items(steps, LIBRARY)
     try:
         return ModelMessagesTypeAdapter.validate_python(items), messages
@@ -48,14 +52,17 @@ def earlier_history(steps: AsyncSteps) -> tuple[list[ModelMessage], list[ThreadM
 
 
 def keep_history(steps: AsyncSteps, messages: list[ModelMessage]) -> None:
-    """Keep an agent's history for the thread's next run."""
+    """Store an agent's history for the thread's next run. The run's next commit writes it."""
     keep_items(steps, LIBRARY, ModelMessagesTypeAdapter.dump_python(messages, mode="json"))
 
 
 def with_files(
     prompt: str | Sequence[UserContent], files: Sequence[FileReference], context: RoundContext
 ) -> str | Sequence[UserContent]:
-    """Return a prompt with files, each below its name."""
+    """Return a prompt with files below it.
+
+    Each file follows a line with its name. Without files, the prompt is returned unchanged.
+    """
     if not files:
         return prompt
     text, others = (prompt, ()) if isinstance(prompt, str) else ("", prompt)

@@ -63,7 +63,7 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRefused:
-    """A person's refusal, with an explanation in ``words``."""
+    """A person's refusal, with an explanation in ``words``. Empty: the person gave none."""
 
     words: str = ""
 
@@ -125,12 +125,15 @@ def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a command and its arguments, for which an approval counts."""
+    """Return the SHA-256 of a command with its arguments. An approval counts for this digest."""
     return hashlib.sha256(canonical({"command": name, "args": dict(args)}).encode()).hexdigest()
 
 
 def read_answer(answer: Any) -> Approved | ApprovalRefused:
     """Parse a person's answer to the question of an approval.
+
+    Returns:
+        ``Approved``, with the arguments if the person edited them, or ``ApprovalRefused``.
 
     Raises:
         InvalidInput: ``answer`` does not answer an approval.
@@ -150,7 +153,7 @@ def read_answer(answer: Any) -> Approved | ApprovalRefused:
 
 
 class ApprovableCall(Protocol):
-    """A call for which the rule of an approval decides, and about which a person is asked."""
+    """A command with arguments that may need a person's approval."""
 
     @property
     def name(self) -> str:
@@ -158,7 +161,7 @@ class ApprovableCall(Protocol):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """All arguments by name, with defaults filled in. The rule gets them."""
+        """All arguments by name, with defaults filled in. ``Approval.when`` gets them."""
 
     def question(self) -> dict[str, Any]:
         """Return the data of the question: ``command``, ``args`` and ``digest`` of the call.
@@ -175,7 +178,7 @@ class ApprovableCall(Protocol):
         """
 
     def digest(self) -> str:
-        """Return the digest of the name and of all arguments, for which an approval counts."""
+        """Return the digest of this call. An approval counts for this digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ def decision_about(
 ) -> Approved | ApprovalRefused | Interrupt | None:
     """Return a person's decision about a command.
 
-    Without a decision, return the ``Interrupt`` that asks for it. If a person has answered a
+    Without a decision, return the ``Interrupt`` that asks for one. If a person has answered a
     question about this call, the answer decides, whatever the rule says now. An approval counts for
     the whole step: it is recorded, so that it outlives the answer to another question. It does not
     count after a retry of the run by a person.
@@ -238,7 +241,8 @@ def decision_about(
             has begun the command.
 
     Returns:
-        None if the rule needs no approval and no question about this command was answered.
+        The decision or the ``Interrupt``. But if no approval is needed and no question about this
+            command was answered, ``begun``, which may be None.
     """
     if (recorded := recorded_approval(spec, args, context)) is not None:
         return recorded
@@ -275,9 +279,13 @@ def decision_about(
 
 
 def _answered(name: str, context: RoundContext) -> Mapping[str, Any] | None:
-    """Return the answered question about a command. None if a person has answered none.
+    """Return the data of a question that was just answered.
 
-    An answer from before the last retry of the run does not count, since it led to the run's error.
+    Only a question about an approval of this command counts.
+
+    Returns:
+        None if there is no such question. None also if the answer is from before the last retry of
+            the run, since it led to the run's error.
     """
     asked = context.asked
     if not (context.answered and is_decision(asked)) or is_before_retry(asked, context):
@@ -295,9 +303,11 @@ RECORD = f"{SCOPE}approved "
 def recorded_approval(
     spec: Approvable, args: Mapping[str, Any], context: RoundContext
 ) -> Approved | None:
-    """Return the approval of a call that was recorded in this step, or None.
+    """Return the approval of a call that was recorded in this step.
 
-    An approval from before the last retry of the run does not count.
+    Returns:
+        None if the step has no record of it. An approval from before the last retry of the run by a
+            person does not count.
     """
     own = f"{RECORD}{spec.name} "
     # Few steps have such a record, and to make the digest of a call takes long.

@@ -1,8 +1,8 @@
-"""Calls of functions that a flow's author wrote, and the current round's cancel token.
+"""Calls of a flow's own functions, and the round's cancel token.
 
-The functions may be plain functions or coroutine functions. The cancel token belongs to the round
-that the current thread plays. Code that waits for something outside and has no context reads it, to
-notice that the round's result is no longer wanted.
+The functions may be plain functions or coroutine functions. The cancel token is the event
+``RoundContext.cancelled`` of the round that the current thread executes. Code without a context
+reads the token while it waits, to notice that the round was cancelled.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ def call(
     *args: Any,
     named: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call a function that a flow's author wrote, and return its result.
+    """Call a function of a flow, and return its result.
 
-    A coroutine runs to its end on the event loop of this process, while this thread waits. It is
-    cancelled when its round is cancelled.
+    A coroutine runs to its end on the event loop of this process, while this thread waits. The
+    coroutine is cancelled when the round is cancelled.
+
+    Args:
+        args, named: the positional and the keyword arguments.
 
     Raises:
         RoundStopped: the coroutine was cancelled with its round.
+        RuntimeError: the coroutine was cancelled, although the round was not.
         Exception: whatever the function raises.
     """
     result = function(*args, **(named or {}))
@@ -67,7 +71,7 @@ _CANCELLED: ContextVar[threading.Event | None] = ContextVar("cancelled", default
 
 @contextmanager
 def playing(cancelled: threading.Event) -> Iterator[None]:
-    """Make a round's cancel token available in the ``with`` block."""
+    """Make ``cancelled_of_round`` return ``cancelled`` in the ``with`` block."""
     before = _CANCELLED.set(cancelled)
     try:
         yield

@@ -142,7 +142,11 @@ def command(
 
 
 def _validate_timeout(timeout: float | timedelta | str | None) -> float | None:
-    """Validate the option ``@command(timeout=...)``, and return it in seconds."""
+    """Validate the option ``@command(timeout=...)``, and return it in seconds. None stays None.
+
+    Raises:
+        InvalidFlow: the option is not a duration above 0.
+    """
     try:
         seconds: float | None = as_seconds(timeout)
     except ValueError as error:
@@ -155,7 +159,11 @@ def _validate_timeout(timeout: float | timedelta | str | None) -> float | None:
 
 
 def _register_command(marked: Callable[..., Any]) -> None:
-    """Register a plain function marked ``@command(name=...)`` under this name."""
+    """Register a plain function marked ``@command(name=...)`` under this name.
+
+    Raises:
+        InvalidFlow: the function is a method, or another command has the name.
+    """
     qualified_name = str(getattr(marked, "__qualname__", ""))
     if "." in qualified_name.rpartition("<locals>.")[2]:
         raise InvalidFlow(
@@ -216,11 +224,15 @@ class CommandSpec:
         return self.arguments.check(args, f"command {self.name!r}")
 
     def named(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments for a reconciling function: those of the command's function."""
+        """Return the validated arguments by name, for the policy ``in_doubt`` of this command.
+
+        Raises:
+            BadReply: the command does not accept the arguments.
+        """
         return self.check(args)
 
     def call(self, args: Mapping[str, Any]) -> CommandCall:
-        """Return a call of this command, as a rule and a person see it before it is carried out.
+        """Return this command with its arguments, for the approval rule and the approving person.
 
         Raises:
             BadReply: the command does not accept the arguments.
@@ -270,7 +282,11 @@ class CommandSpec:
         return replace(self, **overrides) if overrides else self
 
     def _in_sandbox(self, sandbox: Any) -> dict[str, Any]:
-        """Return the fields of this command that change if it runs in ``sandbox``."""
+        """Return the fields of this command that change if it runs in ``sandbox``.
+
+        Raises:
+            InvalidFlow: the command has no sandbox.
+        """
         in_sandbox = getattr(self.function, "in_sandbox", None)
         if in_sandbox is None:
             raise InvalidFlow(f"command {self.name!r} has no sandbox; only run_shell has one")
@@ -280,7 +296,7 @@ class CommandSpec:
 class Schemas(Sequence[dict[str, Any]]):
     """The tool definitions for a controller, made on first access.
 
-    Few controllers read them, and making them may need a request to a server.
+    Few controllers read the definitions, and making them may need a request to an MCP server.
 
     Args:
         make: returns all definitions.
@@ -310,7 +326,8 @@ def spec_of(
     """Return the ``CommandSpec`` of a function or bound method.
 
     Args:
-        offered: a ``CommandSpec`` is returned unchanged.
+        offered: the function. A ``CommandSpec`` is returned unchanged, and the other arguments are
+            ignored.
         name: the command's name. None: the name in the options, or the function's own name.
         options: the options of ``@command``. None: the options with which the function is marked.
 
@@ -345,12 +362,16 @@ def spec_of(
 
 
 def parts_of(commands: Iterable[CommandSpec]) -> list[Any]:
-    """Return the arguments and functions of commands, which may lack dependencies."""
+    """Return the parts of commands that may lack dependencies: ``takes`` and ``function``."""
     return [part for spec in commands for part in (spec.takes, spec.function)]
 
 
 def lacks_of(parts: Iterable[Any]) -> str | None:
-    """Return a sentence about the first missing dependency. None if nothing is missing."""
+    """Return a sentence about the first missing dependency. None if nothing is missing.
+
+    Args:
+        parts: objects that may have an attribute ``missing``: a sentence, or None.
+    """
     return next((lacks for part in parts if (lacks := getattr(part, "missing", None))), None)
 
 

@@ -77,8 +77,8 @@ class Controller(ABC):
         Returns:
             One of ``Command``, ``Finish`` and ``Interrupt``. Or a ``Turn``, which is added to the
                 history before the controller is called again. Or a mapping with ``command`` and
-                ``command_args``, or JSON text of one. Or a list of ``Command`` and ``BadReply``,
-                whose items are executed and answered in turn.
+                ``command_args``, or JSON text of one. Or a list of ``Command`` and ``BadReply``:
+                each command is executed, and each ``BadReply`` becomes an observation, in order.
 
         Raises:
             BadReply: The source of the decision (a model, say) gave no usable reply. If the

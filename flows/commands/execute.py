@@ -1,4 +1,4 @@
-"""Execution of a command: approval, then doubt, then the stored intent, then the call."""
+"""Execution of a command. The order is: doubt, approval, stored intent, call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ WAITS = (
 
 
 class Executable(Protocol):
-    """The attributes of a command for its execution, as ``CommandSpec`` and a step have them."""
+    """The attributes of a command that ``carry_out`` needs.
+
+    ``CommandSpec`` and a workflow's step have them."""
 
     @property
     def name(self) -> str: ...
@@ -74,7 +76,12 @@ class Executable(Protocol):
 
 
 def observed_refusal(words: str, by: str | None) -> dict[str, Any]:
-    """Return a controller's observation of a command that the person ``by`` refused."""
+    """Return the observation of a refused command, for its controller.
+
+    Args:
+        words: the explanation of the refusal.
+        by: the person who refused. None if not known: then the observation names no person.
+    """
     return {"refused": words, **({"by": by} if by else {})}
 
 
@@ -87,14 +94,17 @@ def carry_out(
     """Carry out a command: validate, ask for approval, record the intent, call the function.
 
     The intent of a command that is not idempotent is recorded before the call. If an earlier
-    attempt of this step has recorded an intent, the command is in doubt, and its policy decides.
+    attempt of this step has recorded an intent, the command is in doubt. Then the command's policy
+    (``in_doubt``) decides before anything else happens.
 
     Args:
-        refused: returns the result of a command that a person refused, from the person's words and
-            name. It may raise instead.
+        refused: called if a person refused the command, with the person's words and name. It
+            returns the result of the command, or raises an exception.
 
     Returns:
-        Plain JSON, an ``Interrupt`` or a ``Finish``.
+        The result as JSON data. If a person edited the arguments, it is a mapping with ``result``
+            and ``edited``. An ``Interrupt`` if a person has to be asked first, or if the function
+            returned one. A ``Finish`` if the function returned one.
 
     Raises:
         BadReply: the arguments are wrong.
@@ -134,14 +144,17 @@ def carry_out(
 
 
 def _edited(command: Command, approved: Approved | None) -> Command:
-    """Return the command with the arguments of a person who edited them."""
+    """Return the command with a person's edited arguments. Without an edit, it is unchanged."""
     if approved is None or approved.args is None:
         return command
     return replace(command, args=dict(approved.args))
 
 
 def _with_edit(result: Any, approved: Approved | None) -> Any:
-    """Return a command's result, with the edit of a person if there was one."""
+    """Return a command's result. If a person edited the arguments, add them and the person.
+
+    An ``Interrupt`` and a ``Finish`` are returned unchanged.
+    """
     if approved is None or approved.args is None or isinstance(result, Interrupt | Finish):
         return result
     by = approved.by or "a person"
@@ -182,9 +195,9 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
 
 
 def _withdraw_intent(context: RoundContext, key: str) -> None:
-    """Withdraw a command's intent, because this attempt did nothing.
+    """Withdraw the intent of a command that did nothing.
 
-    The command's budget is not charged.
+    So the budget ``commands.NAME`` is not charged either.
     """
     context.journal.withdraw(key)
     context.journal.carried_out = None
@@ -195,10 +208,10 @@ def check_repeatable(
 ) -> None:
     """Raise FatalError unless a failed command may be retried automatically.
 
-    The exception shows that the command failed, not that nothing happened. A command that is not
-    idempotent and has no policy for doubts ends the run errored, unless ``on`` of its ``retry``
-    names the error. The command's intent is withdrawn, so that the next attempt carries it out
-    again.
+    The exception ``error`` shows that the command failed, not that nothing happened. A retry is
+    allowed in three cases: the command is idempotent, its ``in_doubt`` is ``retry``, ``ask`` or a
+    function, or ``on`` of its ``retry`` names the error. In the first two cases, the intent of the
+    command stays. Otherwise it is withdrawn, so that the next attempt carries the command out.
     """
     if spec.idempotent or spec.in_doubt not in (None, "tell_controller"):
         return
@@ -231,7 +244,7 @@ def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> 
 
 
 def _edited_args(intent: str) -> Mapping[str, Any] | None:
-    """Return the arguments as a person changed them, from a command's stored intent.
+    """Return a person's edited arguments from a stored intent.
 
     Returns:
         None if the person did not change the arguments.

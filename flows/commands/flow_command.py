@@ -1,4 +1,4 @@
-"""Commands that are flows: to carry one out is to start a child run and wait for its answer."""
+"""Commands that start another flow. They return the answer of the child run."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ def flow_command(
 
 @dataclass(frozen=True)
 class ChildStart:
-    """The function of a command that is a flow.
+    """The function of a command that starts another flow.
 
     Attributes:
-        flow: the name of the flow that it starts.
+        flow: the name of the flow.
         options: further arguments of ``RoundContext.child``.
     """
 
@@ -116,22 +116,26 @@ class ChildStart:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, goal: str, inputs: Mapping[str, Any], context: RoundContext) -> Any:
-        """Start and await a child run. Return its answer."""
+        """Start a child run, wait for it, and return its answer."""
         return context.child(self.flow, goal, inputs, **self.options)
 
 
 @dataclass(frozen=True)
 class FlowArguments:
-    """The arguments of a command that is a flow: ``goal``, and the inputs of the flow."""
+    """The arguments of a command that starts a flow. They are ``goal`` and the flow's inputs."""
 
     flow: str
     wants_context: ClassVar[bool] = True
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate the goal and inputs for a child run. ``what`` names the command in errors.
+        """Validate the arguments for a child run. ``what`` names the command in errors.
+
+        Returns:
+            The goal under ``goal``, and the other arguments under ``inputs``. If this process does
+                not have the flow, the inputs are not validated.
 
         Raises:
-            BadReply: the flow does not accept them.
+            BadReply: ``goal`` is not a text, or the flow does not accept the inputs.
         """
         goal, inputs = args.get("goal"), dict(args)
         if not isinstance(goal, str):
@@ -156,10 +160,13 @@ class FlowArguments:
         return {"goal": goal, "inputs": inputs}
 
     def complete(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return the arguments as JSON data, with the defaults of the flow's inputs filled in.
+        """Return the arguments as JSON, with defaults filled in.
+
+        The defaults are those of the flow's inputs. If this process does not have the flow, no
+        default is filled in.
 
         Raises:
-            BadReply: the flow does not accept them.
+            BadReply: ``goal`` is not a text, or the flow does not accept the inputs.
         """
         checked = self.check(args, what)
         flow, inputs = _registered(self.flow), checked["inputs"]
@@ -168,9 +175,10 @@ class FlowArguments:
         return {**inputs, "goal": checked["goal"]}
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments: ``goal``, and the inputs that a flow declares.
+        """Return the JSON schema of the arguments.
 
-        A flow that this process does not have is described as if it took any inputs.
+        They are ``goal``, and the inputs that the flow declares. If this process does not have the
+        flow, the schema allows any inputs.
         """
         flow = _registered(self.flow)
         inputs: dict[str, Any] = (

@@ -1,7 +1,7 @@
-"""Doubts, the policies for commands with an unknown outcome.
+"""The policies for commands in doubt: commands with an unknown outcome.
 
-A worker was lost between a command's intent and its commit, so the command may have been carried
-out or not.
+A worker was lost between the stored intent of a command and the commit of its round. So the command
+may have been carried out or not.
 """
 
 from __future__ import annotations
@@ -50,11 +50,15 @@ AFTER_RETRY = "after_retry"
 
 @dataclass(frozen=True, slots=True)
 class CarryOut:
-    """The decision to carry out a command in doubt (again)."""
+    """The decision to carry out a command in doubt. A lost worker may have done so before."""
 
 
 def policy_of(policy: Any, idempotent: bool) -> Any:
-    """Validate the option ``@command(in_doubt=...)``. None stands for the default.
+    """Validate the option ``@command(in_doubt=...)``, and return it.
+
+    Args:
+        policy: the option. None: the default, which is always valid.
+        idempotent: whether the command is idempotent. Such a command must not have a policy.
 
     Raises:
         InvalidFlow: the option is not a policy, or the command is idempotent.
@@ -81,18 +85,24 @@ def settled(
     named: Mapping[str, Any],
     context: RoundContext,
 ) -> Any:
-    """Return the decision of a policy about a command that a lost worker may have run.
+    """Return a policy's decision about a command in doubt.
+
+    A lost worker may have carried the command out.
 
     Args:
-        function: the command's own function. If it is a method, the reconciling function is a
-            method of the same object.
-        named: the arguments for the function, by name.
+        policy: one of ``POLICIES``, or a reconciling function. None: ``tell_controller``.
+        function: the command's own function. If it is a method, the reconciling function is called
+            as a method of the same object.
+        named: the arguments of the command, by name. The reconciling function gets those for which
+            it has a parameter.
 
     Returns:
-        ``CarryOut``, an ``Interrupt``, or the observation in place of the command.
+        ``CarryOut`` if the command is to be carried out. An ``Interrupt`` if a person has to be
+            asked. Otherwise the observation that replaces the command's result.
 
     Raises:
-        RetryableError: the reconciling function failed.
+        RetryableError: the reconciling function raised an exception. But its FatalError,
+            RetryableError and RoundStopped are raised unchanged.
     """
     if policy == "retry":
         return CarryOut()
@@ -129,17 +139,18 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
 
 
 def retry_mark(context: RoundContext) -> dict[str, str]:
-    """Return the run's last retry, to store it in the data of a question.
+    """Return a mark of the run's last retry.
 
-    Empty if the run was never retried. See ``is_before_retry``.
+    It is for the data of a question. Empty if no person has retried the run. ``is_before_retry``
+    compares the mark.
     """
     return {AFTER_RETRY: context.retried} if context.retried else {}
 
 
 def is_before_retry(asked: Mapping[str, Any], context: RoundContext) -> bool:
-    """Return whether a question was asked before the run's last retry.
+    """Return whether a question precedes the run's last retry.
 
-    Then its answer led to an error, and does not count.
+    The answer to such a question led to an error, and does not count any more.
 
     Args:
         asked: the data of the question.
@@ -163,10 +174,10 @@ def is_decision(asked: Any) -> bool:
 
 
 def without_decision(context: RoundContext) -> RoundContext:
-    """Return the context as the code of a command sees it.
+    """Return a command's context without a person's decision.
 
-    A person's answer about an approval or a doubt is not the answer to a question that the command
-    itself asks.
+    An answer about an approval or a doubt does not belong to a question that the command itself
+    asks. If the context has no such answer, ``context`` itself is returned.
     """
     if not (context.answered and is_decision(context.asked)):
         return context
@@ -247,7 +258,11 @@ def _reconcile(
 
 
 def _taken_by(policy: Callable[..., Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return those of the named arguments for which a reconciling function has a parameter."""
+    """Return the arguments that a reconciling function accepts.
+
+    These are the arguments for which it has parameters. It gets all if it has ``**kwargs``, or if
+    its signature cannot be read.
+    """
     try:
         parameters = inspect.signature(policy).parameters
     except (TypeError, ValueError):  # A function of C without a signature.

@@ -18,9 +18,10 @@ NoteTool = Literal["remember", "recall", "forget"]
 
 
 def note_commands(namespace: str, names: Iterable[str]) -> tuple[CommandSpec, ...]:
-    """Return the commands of these names (see ``NoteTool``) for a namespace's notes.
+    """Return the named commands for a namespace's notes. ``NoteTool`` has their names.
 
-    The commands are idempotent: carried out again after a lost worker, they change nothing.
+    The commands are idempotent. If a command is carried out again after its worker was lost, it
+    changes nothing more.
     """
 
     def remember(text: str, context: RoundContext, key: str = "") -> Mapping[str, Any]:
@@ -62,6 +63,6 @@ def note_commands(namespace: str, names: Iterable[str]) -> tuple[CommandSpec, ..
 
 
 def observed(note: Note) -> dict[str, Any]:
-    """Return a note as a model reads it."""
+    """Return a note as JSON data for a model. It has the date, but not the run."""
     value = {} if note.value is None else {"value": note.value}
     return {"key": note.key, "text": note.text, **value, "on": note.at.date().isoformat()}

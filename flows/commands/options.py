@@ -1,4 +1,4 @@
-"""A command's options as validated data, for configuration and files."""
+"""The options of a command as pydantic models, for configuration and flow files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.flows.core.retry import Retry
 
 
 class StrictModel(BaseModel):
-    """Data without unknown keys, and without conversions."""
+    """A frozen model that refuses unknown keys and does not convert values."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -117,7 +117,7 @@ class CommandOptions(StrictModel):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The configured options of a command, as ``CommandSpec`` fields."""
+        """The options that are set, as fields of ``CommandSpec`` by name."""
         plain = ("description", "in_doubt", "errors", "max_concurrency")
         options: dict[str, Any] = {
             name: getattr(self, name) for name in plain if getattr(self, name) is not None

@@ -1,4 +1,4 @@
-"""Parsing of a controller's reply into one decision."""
+"""The parser of a controller's reply. The result is one decision."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "co
 def read_reply(reply: Any) -> Command | Finish | Interrupt:
     """Parse a controller's decision to a ``Command``, ``Finish`` or ``Interrupt``.
 
-    These three are returned as decided. A mapping, or its JSON text, needs ``command`` and
+    A reply of one of these types is kept. A mapping, or its JSON text, needs ``command`` and
     ``command_args`` (null: no arguments). The JSON may stand in a fence of three backticks or in
     other text, where the last object with the key ``command`` counts. All other fields (thought,
-    reasoning, plan, criticism, speak) are kept in ``Command.extras``.
+    reasoning, plan, criticism, speak) are kept in ``Command.extras``, except names that begin with
+    ``_``.
 
     Raises:
         BadReply: the reply has another form, or the command's arguments are not JSON.

@@ -1,1 +1,1 @@
-"""Language models as controllers: requests, replies, providers, prices."""
+"""Language models as controllers: requests, replies, providers and prices."""

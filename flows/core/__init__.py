@@ -1,1 +1,1 @@
-"""The base of all of flows: errors, names, outcomes, JSON data, files, and plain rules."""
+"""The modules on which all other modules of flows build: errors, names, outcomes and JSON data."""

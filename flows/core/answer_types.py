@@ -19,11 +19,13 @@ EXCERPT_LENGTH = 200
 
 
 class AnswerType:
-    """A type of answers: a pydantic model, a dataclass, a TypedDict, or any type of pydantic's.
+    """The type of a flow's answers.
+
+    It is a pydantic model, a dataclass, a TypedDict, or any other type that pydantic can read.
 
     Args:
         kind: the type.
-        what: the owner of the type, for the error text.
+        what: the owner of the type. It begins the text of an error.
 
     Raises:
         InvalidFlow: pydantic cannot read this type, or has no JSON schema for it.
@@ -42,13 +44,15 @@ class AnswerType:
             ) from error
 
     def check(self, answer: Any, where: str) -> Any:
-        """Return an answer as JSON data of this type. ``read`` converts the data back.
+        """Validate an answer, and return it as JSON data. ``read`` converts the data back.
 
         Args:
+            answer: a value of this type, or data from which pydantic makes one.
             where: the beginning of the error text.
 
         Raises:
-            InvalidAnswer: the answer is of another type.
+            InvalidAnswer: the answer does not fit this type.
+            UnstorableValue: the answer cannot be JSON data.
         """
         try:
             plain = self._dumped(answer)
@@ -61,10 +65,11 @@ class AnswerType:
         """Return a stored answer as a value of this type.
 
         Args:
+            plain: the answer as JSON data, as ``check`` returned it.
             where: the beginning of the error text.
 
         Raises:
-            InvalidAnswer: the answer is of another type.
+            InvalidAnswer: the answer does not fit this type.
         """
         try:
             return self._read(plain)
@@ -92,13 +97,13 @@ class AnswerType:
 
 
 def type_text(kind: Any) -> str:
-    """Return a type's name as people write it."""
+    """Return a type's name for an error text, such as ``Report`` or ``list[int]``."""
     is_plain = isinstance(kind, type) and get_origin(kind) is None
     return kind.__name__ if is_plain else str(kind).replace("typing.", "")
 
 
 def takes_text(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
-    """Return whether a JSON schema may accept a text.
+    """Return whether a JSON schema may accept a string. A schema without a type may.
 
     Args:
         definitions: ``$defs`` of the whole schema.

@@ -39,7 +39,7 @@ class Budget:
 
     @property
     def is_low(self) -> bool:
-        """Whether 80 % of this budget is spent. The controller should finish soon."""
+        """Whether at least 80 % of this budget is spent. The controller should finish soon."""
         return self.spent >= SOFT * self.limit
 
     @property
@@ -51,8 +51,15 @@ class Budget:
 def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str, float]:
     """Validate the limits of a run's budgets. Return them by budget name (tokens, money, ...).
 
+    A limit is a number above 0 and at most ``MOST``. A limit of cycles, runs or a command is a
+    whole number.
+
+    Args:
+        limits: the limits, by budget name.
+        what: the beginning of the error text.
+
     Raises:
-        InvalidInput: a name is not a budget, or a limit is not a number above 0.
+        InvalidInput: a name is not a budget, or a limit is not valid.
     """
     for name, limit in limits.items():
         if name not in KINDS and not (
@@ -72,10 +79,12 @@ def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str,
 
 
 def check_commands(limits: Mapping[str, float], commands: Iterable[str], where: str) -> None:
-    """Raise InvalidInput if a budget limits an unknown command. The flow does not have the command.
+    """Raise InvalidInput if a budget names a command that the flow does not have.
+
+    Budgets that do not limit a command (tokens, money, ...) are not checked here.
 
     Args:
-        limits: the limits of budgets, by name.
+        limits: the limits of budgets, by budget name.
         commands: the names of the flow's commands.
         where: the flow's name in the error.
     """
@@ -88,7 +97,7 @@ def check_commands(limits: Mapping[str, float], commands: Iterable[str], where: 
 
 
 def sum_of(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sum of spending records, by name (tokens, money, ...)."""
+    """Return the total of several spending records, by budget name (tokens, money, ...)."""
     total: dict[str, float] = {}
     for each in amounts:
         for name, amount in each.items():

@@ -1,4 +1,4 @@
-"""The signals between a round and its heartbeat: that it is cancelled, and how far it is."""
+"""State that a running round and its heartbeat share: cancellation, stop request and progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _event_lock = threading.Lock()
 
 
 class CancelToken(threading.Event):
-    """An event that is true once set: ``if context.cancelled``."""
+    """An event whose truth value says whether it is set, as in ``if context.cancelled``."""
 
     def __bool__(self) -> bool:
         return self.is_set()
@@ -20,7 +20,7 @@ class CancelToken(threading.Event):
 
 @dataclass
 class Signals:
-    """Signals between a running round and its heartbeat.
+    """State that a running round and its heartbeat share.
 
     Attributes:
         stop_requested: whether a stop of the run was requested. The heartbeat sets it.
@@ -35,7 +35,8 @@ class Signals:
     def cancelled(self) -> threading.Event:
         """The round's cancel token, created on first use.
 
-        Creating an event takes longer than most of a round's set-up, and most rounds never need it.
+        The heartbeat sets it if the lease is lost. Creating an event takes longer than most of a
+        round's set-up, and most rounds never need it.
         """
         if self._cancelled is None:
             with _event_lock:

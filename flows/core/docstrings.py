@@ -57,7 +57,8 @@ def read_docstring(docstring: str) -> CommandText:
     """Return the descriptions of a command and its arguments.
 
     Args:
-        docstring: without the indentation of its code, as ``inspect.getdoc`` returns it.
+        docstring: the docstring without the indentation of the code, as ``inspect.getdoc`` returns
+            it.
     """
     lines = docstring.strip().splitlines()
     end = next((place for place in range(len(lines)) if _begins_section(lines, place)), len(lines))
@@ -70,7 +71,14 @@ def _begins_section(lines: Sequence[str], place: int) -> bool:
 
 
 def _title(lines: Sequence[str], place: int) -> str:
-    """Return the title of the section that begins at a line, in lower case. Empty if none does."""
+    """Return the title of the section that begins at a line, in lower case.
+
+    Args:
+        place: the index of the line.
+
+    Returns:
+        An empty text if no section of ``SECTIONS`` begins there.
+    """
     line = lines[place]
     below = lines[place + 1].strip() if place + 1 < len(lines) else ""
     if len(below) >= 3 and not below.strip("-"):
@@ -89,7 +97,8 @@ def _rest_field(line: str) -> re.Match[str] | None:
 def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the name and description of each documented argument.
 
-    The lines are the sections of a docstring.
+    Args:
+        lines: the part of a docstring that begins with its first section.
     """
     place = 0
     while place < len(lines):
@@ -117,7 +126,12 @@ def _entries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _ends(lines: Sequence[str], place: int, is_numpy: bool) -> bool:
-    """Return whether a section ends before the line at the index ``place``."""
+    """Return whether a section ends before a line.
+
+    Args:
+        place: the index of the line.
+        is_numpy: whether the section has NumPy's style. Otherwise it has Google's.
+    """
     if is_numpy:  # Its entries are not indented, so only the next title ends it.
         below = lines[place + 1].strip() if place + 1 < len(lines) else ""
         return len(below) >= 3 and not below.strip("-")
@@ -125,7 +139,11 @@ def _ends(lines: Sequence[str], place: int, is_numpy: bool) -> bool:
 
 
 def _end_of_block(lines: Sequence[str], place: int) -> int:
-    """Return the index of the first line after a line's indented block."""
+    """Return the index of the first line after the indented block that follows a line.
+
+    Args:
+        place: the index of the line before the block.
+    """
     end = place + 1
     while end < len(lines) and (not lines[end].strip() or lines[end].startswith((" ", "\t"))):
         end += 1
@@ -133,7 +151,12 @@ def _end_of_block(lines: Sequence[str], place: int) -> int:
 
 
 def _section(lines: Sequence[str], entry: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and description of each argument of a section."""
+    """Yield a section's arguments, each with its description.
+
+    Args:
+        lines: the section without its title.
+        entry: the pattern of a line that begins an argument.
+    """
     first = next((line for line in lines if line.strip()), "")
     indent = len(first) - len(first.lstrip())
     names: list[str] = []

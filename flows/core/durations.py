@@ -1,7 +1,7 @@
-"""Durations: as people write them, and as texts for people.
+"""Durations: conversion of texts to seconds, and of seconds to texts for people.
 
-Accepted are ``50ms``, ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), and a
-number of seconds.
+Accepted texts are ``50ms``, ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), and
+a number of seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ISO = re.compile(
 
 
 def seconds_of(text: str) -> float:
-    """Parse a duration (``90s``, ``1h30m``, ``PT10M``) to seconds.
+    """Parse a duration (``90s``, ``1h30m``, ``PT10M``, or a number of seconds) to seconds.
 
     Raises:
         ValueError: ``text`` is not a duration.
@@ -41,13 +41,12 @@ def seconds_of(text: str) -> float:
 
 
 def as_seconds(value: Any) -> Any:
-    """Convert a duration to seconds.
+    """Convert a text or a ``timedelta`` to seconds. Return any other value unchanged.
 
-    A duration is a text or a timedelta. Any other value is returned unchanged. The caller validates
-    that the result is a number.
+    The caller validates that the result is a number.
 
     Raises:
-        ValueError: the text is not a duration.
+        ValueError: ``value`` is a text but not a duration.
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -64,7 +63,7 @@ def is_duration(text: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds for people, in at most two units.
+    """Format seconds for people, in at most two units. A negative number counts as 0.
 
     Examples: ``0.35 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``.
     """
@@ -84,9 +83,10 @@ def duration(seconds: float) -> str:
 
 
 def coarse(seconds: float) -> str:
-    """Format seconds for people in one unit. It is for ages that are shown repeatedly.
+    """Format seconds for people in one unit, rounded down. A negative number counts as 0.
 
-    Examples: ``0 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``.
+    It is for ages that a display updates again and again. Examples: ``0 s``, ``12 s``, ``3 min``,
+    ``2 h``, ``4 d``.
     """
     whole = int(max(seconds, 0.0))
     for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):

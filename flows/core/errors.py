@@ -1,8 +1,8 @@
-"""Errors of flows, and the root of Perdure's errors.
+"""Errors of flows, and the base class of all errors of Perdure.
 
 Two questions decide how a run goes on after an error. Whose fault is it? Does a retry help?
 
-Exceptions that end a process, as opposed to a round, are recognized here, too.
+``ends_process`` recognizes exceptions that end the whole process, as opposed to a round.
 """
 
 from __future__ import annotations
@@ -207,9 +207,10 @@ def remedy_of(error: BaseException | None) -> Remedy:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the message of an exception from a flow's code.
+    """Return the message of an exception in flow code.
 
-    Its class may be the user's. If the message cannot be made, the text says so.
+    The exception may be of the user's own class. If the class raises an error while it makes the
+    message, the returned text says so.
     """
     try:
         return str(error)
@@ -229,10 +230,10 @@ class ProcessEnd(BaseException):
 def ends_process(error: BaseException) -> bool:
     """Return whether ``error`` ends the whole process.
 
-    True if Celery ends a worker or a child of its pool with this error, or if it is a Ctrl-C.
-    Celery raises such errors in the main thread only. In another thread they end nothing, and would
-    only keep the round's slot in the pool. ``sys.exit`` and ``raise KeyboardInterrupt`` in a flow's
-    code do not end a process.
+    True if Celery ends a worker or a child of its pool with this error, or if the error is a
+    Ctrl-C. Celery raises such errors in the main thread only, so in another thread the result is
+    False: there the error would end nothing and only occupy the round's slot in the pool.
+    ``sys.exit`` and ``raise KeyboardInterrupt`` in a flow's code do not end a process.
     """
     if isinstance(error, ProcessEnd):
         return True

@@ -1,7 +1,7 @@
-"""The event loop of this process, for all coroutines of flows.
+"""The event loop of this process, on which all coroutines of flows run.
 
-Clients of asynchronous libraries belong to one loop. With one loop for the process, a client that
-a flow keeps serves all its rounds.
+A client of an asynchronous library belongs to one event loop. Because the process has only one, all
+rounds of a flow can share such a client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _running: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process. It runs in a thread of its own, from the first use."""
+    """Return the event loop of this process. The first call starts it in a thread of its own."""
     return _started()[0]
 
 
@@ -40,11 +40,11 @@ def _started() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on this process's event loop. Return its result.
 
-    If this thread is interrupted meanwhile, the coroutine is cancelled.
+    An exception in the waiting thread, such as a KeyboardInterrupt, cancels the coroutine.
 
     Raises:
-        RuntimeError: this thread runs the event loop, which would wait for itself.
-        Exception: whatever the coroutine raises.
+        RuntimeError: the calling thread runs the event loop and would wait for itself.
+        Exception: any exception that the coroutine raises.
     """
     future = submit(coroutine)
     try:
@@ -55,10 +55,10 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start a coroutine on this process's event loop.
+    """Start a coroutine on this process's event loop, and return the future of its result.
 
     Raises:
-        RuntimeError: this thread runs the event loop.
+        RuntimeError: the calling thread runs the event loop. The coroutine is closed unstarted.
     """
     loop, thread = _started()
     if threading.current_thread() is thread:

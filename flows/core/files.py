@@ -1,6 +1,7 @@
-"""Files: bytes with a name and a media type, which a run is given, shows to its model, and returns.
+"""Files that a run receives, shows and returns.
 
-The history, the state and the answer hold a small reference. The bytes are artifacts of the run.
+A file is bytes with a name and a media type. The history, the state and the answer hold a small
+reference to the file. The bytes are artifacts of the run.
 """
 
 from __future__ import annotations
@@ -174,7 +175,12 @@ class File:
         return FileReference(self.name, self.media_type, len(self.content), digest)
 
     def _checked_type(self) -> str:
-        """Return the file's media type, checked against its content."""
+        """Return the validated media type. If it is empty, guess it from the content or the name.
+
+        Raises:
+            InvalidInput: the media type is not valid, cannot be guessed, or contradicts the
+                content.
+        """
         wanted = self.media_type
         if wanted and (not isinstance(wanted, str) or not MEDIA_TYPE.fullmatch(wanted)):
             raise InvalidInput(
@@ -199,7 +205,7 @@ class File:
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a text is a valid file name."""
+    """Return whether a run's file may have this name."""
     return (
         len(name) <= MOST_OF_A_NAME
         and NAME.fullmatch(name) is not None
@@ -209,10 +215,14 @@ def is_file_name(name: str) -> bool:
 
 
 def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
-    """Return the files of a submission. Paths are read.
+    """Return the files of a submission. A path in the list is read.
+
+    Args:
+        files: ``File`` objects and paths. None for no files.
 
     Raises:
-        InvalidInput: A file is not valid, two have the same name, or they are too large together.
+        InvalidInput: ``files`` is not a list, a file is not valid, two have the same name, or they
+            are too many or too large together.
     """
     if files is None:
         return ()
@@ -234,7 +244,10 @@ def files_of(files: Sequence[Any] | None) -> tuple[File, ...]:
 
 
 def check_together(files: Sequence[File]) -> None:
-    """Raise InvalidInput if files that are stored together are too many or too large."""
+    """Raise InvalidInput if files that are stored together are too many or too large.
+
+    The limits are ``MOST_FILES`` files and ``MOST_TOGETHER`` bytes.
+    """
     size = sum(len(each.content) for each in files)
     if size > MOST_TOGETHER or len(files) > MOST_FILES:
         raise InvalidInput(
@@ -244,10 +257,13 @@ def check_together(files: Sequence[File]) -> None:
 
 
 def numbered(step: int, number: int, name: str) -> str:
-    """Return the name of an attached file in its run: ``STEP-NAME`` or ``STEP-NUMBER-NAME``.
+    """Return an attached file's name in its run.
 
-    A number from 2 on distinguishes files of one step and name. A long name is cut before its
-    suffix.
+    It is ``STEP-NAME``, or ``STEP-NUMBER-NAME`` if ``number`` is above 1. A name that becomes too
+    long is cut before its suffix.
+
+    Args:
+        number: 1 for the first file of this name in the step, 2 for the second, and so on.
     """
     beginning = f"{step}-" if number == 1 else f"{step}-{number}-"
     room = MOST_OF_A_NAME - len(beginning)
@@ -270,7 +286,7 @@ def artifacts_of(name: str, file: File) -> dict[str, str]:
 
 
 def artifact_name(prefix: str, name: str) -> str:
-    """Return the name of the artifact with a file's bytes or media type.
+    """Return the name of the artifact that stores a file's bytes or media type.
 
     Args:
         prefix: ``BYTES`` or ``TYPE``.
@@ -281,9 +297,9 @@ def artifact_name(prefix: str, name: str) -> str:
 
 
 def is_of_file(name: str, prefixes: tuple[str, ...] = (BYTES, TYPE)) -> bool:
-    """Return whether an artifact has a file's bytes or media type. Its name decides.
+    """Return whether an artifact of this name stores a file's bytes or media type.
 
-    The file may be of a child run.
+    The name may have a child run's id and ``/`` in front.
 
     Args:
         prefixes: ``BYTES``, ``TYPE``, or both.
@@ -292,7 +308,11 @@ def is_of_file(name: str, prefixes: tuple[str, ...] = (BYTES, TYPE)) -> bool:
 
 
 def stored_file(name: str, content: bytes, media_type: str) -> File:
-    """Return a stored file of a run, without checking it again."""
+    """Return a stored file of a run. The values are not validated again.
+
+    Args:
+        name: the file's name in its run. The id of a child run in front (``RUN/``) is dropped.
+    """
     file = object.__new__(File)
     fields = {"name": name.rpartition("/")[2], "content": content, "media_type": media_type}
     for field_name, value in fields.items():
@@ -301,7 +321,12 @@ def stored_file(name: str, content: bytes, media_type: str) -> File:
 
 
 def file_of(name: str, content: str, media_type: str) -> File:
-    """Return a file from the artifacts that ``artifacts_of`` made."""
+    """Return a file from the artifacts of ``artifacts_of``.
+
+    Args:
+        name: the file's name in its run. ``RUN/NAME`` for the file of a child run.
+        content: the text of the artifact with the file's bytes.
+    """
     return stored_file(name, content.encode("utf-8", "surrogateescape"), media_type)
 
 
@@ -312,10 +337,10 @@ def data_of(file: File) -> dict[str, str]:
 
 
 def file_from(data: Mapping[str, Any]) -> File:
-    """Return the file of JSON data that ``data_of`` made.
+    """Return the file in JSON data that ``data_of`` made.
 
     Raises:
-        InvalidInput: ``data`` is no base64, or the file is not valid.
+        InvalidInput: the value of the key ``data`` is not base64, or the file is not valid.
     """
     try:
         content = base64.b64decode(data["data"], validate=True)
@@ -327,7 +352,7 @@ def file_from(data: Mapping[str, Any]) -> File:
 
 
 def references_in(value: Any) -> list[FileReference]:
-    """Return the file references in JSON data, in order."""
+    """Return all file references in JSON data, at any depth, in their order."""
     if not isinstance(value, dict | list):
         return []
     reference = FileReference.of(value)
@@ -338,7 +363,9 @@ def references_in(value: Any) -> list[FileReference]:
 
 
 def with_references(value: Any, attach: Callable[[File], Mapping[str, Any]]) -> Any:
-    """Return a value with references in place of files. Lists and dicts are searched, too.
+    """Return a copy of a value in which a reference replaces each ``File``.
+
+    Mappings, lists and tuples are searched, too. A tuple becomes a list.
 
     Args:
         attach: stores a file, and returns the reference to it.

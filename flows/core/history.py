@@ -1,4 +1,4 @@
-"""The history of a run: its committed turns, of which a round reads the older ones on demand."""
+"""The history of a run: its committed turns. A round loads older turns on demand."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class History(Sequence[Turn]):
 
 
 def forgotten_of(history: Sequence[Turn]) -> int:
-    """Return the number of deleted turns of a history."""
+    """Return the number of the oldest turns that a history no longer has. 0 for a plain list."""
     return history.forgotten if isinstance(history, History) else 0
 
 

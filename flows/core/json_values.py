@@ -1,4 +1,4 @@
-"""JSON values that read back equal. Other values are an error before they are stored."""
+"""JSON values that read back equal. Any other value raises UnstorableValue before it is stored."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from perdure.flows.core.files import File
 def _writer(**options: Any) -> Callable[[Any], str]:
     """Return a JSON encoder that is faster than ``json.JSONEncoder.encode``.
 
-    It makes the C encoder only once. The library makes one for each call, which takes longer than
-    encoding a small value.
+    The C encoder is created once. The standard library creates one in each call, which takes longer
+    than encoding a small value.
 
     Args:
         options: arguments of ``json.JSONEncoder``.
@@ -100,14 +100,15 @@ def storable(value: Any, what: str) -> Any:
 
 
 class _NotPlain(Exception):
-    """Raised for a value that is not plain JSON data. It may still be storable."""
+    """Raised for a value that is not plain JSON. ``storable`` may be able to convert it."""
 
 
 def _copy_plain(value: Any, depth: int) -> Any:
     """Copy plain JSON data that surely reads back equal. Most values are such data.
 
     Raises:
-        _NotPlain, UnicodeEncodeError: the value is something else, or may not read back equal.
+        _NotPlain: the value has another type, is nested too deep, or may not read back equal.
+        UnicodeEncodeError: a text holds a lone surrogate.
     """
     if depth > MAX_DEPTH:
         raise _NotPlain
@@ -141,9 +142,9 @@ def canonical(value: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """Decode a JSON text as ``json.loads`` does.
+    """Decode a JSON text. The result and the errors are those of ``json.loads``.
 
-    This takes half of the time if ``canonical`` wrote the text, and raises the same errors.
+    If ``canonical`` wrote the text, this takes half of the time of ``json.loads``.
     """
     try:
         value, end = _decode(text)
@@ -212,8 +213,8 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
 def _written_by(model: BaseModel) -> Any:
     """Return a model as JSON data. If pydantic cannot write it, return its fields.
 
-    Pydantic writes null for NaN, and a set in an order that differs between processes. Both are
-    corrected here.
+    Pydantic writes null for NaN, and a set in an order that differs between processes. The result
+    has NaN itself (which ``storable`` rejects), and a sorted list for a set.
     """
     held = model.model_dump(mode="python")
     try:
@@ -236,7 +237,7 @@ def _put_right(written: Any, held: Any) -> Any:
 
 
 def _is_of_pydantic(value: Any) -> bool:
-    """Return whether pydantic has made a value's type. Examples are a URL or a secret."""
+    """Return whether pydantic defines the class of a value. Examples are a URL and a secret."""
     return type(value).__module__.partition(".")[0] in ("pydantic", "pydantic_core")
 
 

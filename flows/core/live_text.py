@@ -1,4 +1,4 @@
-"""Live text: output of a round for people who watch, before the round is over.
+"""Live text: output that a round shows to people before its commit.
 
 It is not part of the run. It may be lost, and a later attempt of the round replaces it.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 
 class LiveText:
-    """The output of a round for people who watch. This default shows the text to no one."""
+    """The output of a round for people who watch. This default discards the text."""
 
     def write(self, text: str, kind: str, part: str) -> None:
-        """Show a piece of text. ``kind`` and ``part`` are those of ``RoundContext.stream``."""
+        """Show a piece of text. For ``kind`` and ``part`` see ``RoundContext.stream``."""
 
     def end(self) -> None:
-        """Show the text that is not shown yet, at the round's end."""
+        """Show the rest of the text. The round calls this once, at its end."""
 
 
 #: For processes in which rounds are not watched.

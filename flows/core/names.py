@@ -1,7 +1,6 @@
-"""Names in configuration, and the registries of the named things.
+"""Names in configuration, and registries of interfaces, nodes, commands and controllers.
 
-Such things are interfaces, nodes, commands and controllers. The roles of workers are here, too, and
-the names of values that shipped flows keep in a run.
+The roles of workers are here, too, and the names of values that shipped flows store in a run.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Names(Generic[T]):
         self._things: dict[str, T] = {}
 
     def keep(self, name: str, thing: T) -> T:
-        """Register a thing of this kind under a name.
+        """Register a thing of this kind under a name, and return the thing.
 
         A reloaded module may register its own things again.
 
@@ -116,7 +115,10 @@ class Names(Generic[T]):
 
 
 def _origin(thing: Any) -> str:
-    """Return where a function or class is defined, as a text that a reload does not change."""
+    """Return the module and name of a function or class, which a reload does not change.
+
+    For any other thing, return its ``repr``.
+    """
     return (
         f"{thing.__module__}.{thing.__qualname__}"
         if hasattr(thing, "__qualname__")

@@ -153,9 +153,10 @@ Outcome = Advance | End | Interrupt | Renew
 
 
 def with_artifacts(outcome: Outcome, artifacts: Mapping[str, str]) -> Outcome:
-    """Return an outcome that also keeps these artifacts.
+    """Return an outcome with additional artifacts.
 
-    They are kept also if the run does not end yet (``End.otherwise``).
+    If the outcome has an ``otherwise``, that outcome gets them, too. An Interrupt has no artifacts
+    and is returned unchanged.
     """
     if not artifacts or isinstance(outcome, Interrupt):
         return outcome

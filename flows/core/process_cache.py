@@ -1,4 +1,4 @@
-"""Objects that a flow keeps in a process between two rounds of a run."""
+"""The cache of an object between two rounds of a run, in one process."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import Any
 
 
 class Kept:
-    """An object kept in this process between two rounds. This default keeps nothing.
+    """A cache of one object between two rounds of a run. This default stores nothing.
 
-    It is available only if the same process plays the next round, and no other round of the run was
-    committed meanwhile. A flow must be able to do without it.
+    The object is available only if the same process plays the next round, and no other round of the
+    run was committed meanwhile. A flow must be able to do without it.
     """
 
     def take(self) -> Any:
-        """Return the object kept by the last round, or None."""
+        """Remove and return the object that the previous round stored. None if there is none."""
 
     def keep(self, value: Any) -> None:
-        """Keep an object for the run's next round. If none comes, its ``close`` is called."""
+        """Store an object for the run's next round. This default only closes the object.
+
+        An object that no round takes is closed, if it has a method ``close``.
+        """
         if (close := getattr(value, "close", None)) is not None:
             close()
 

@@ -26,7 +26,11 @@ _NOT_PUBLIC = (
 
 
 class ForbiddenAddress(PermissionError):
-    """An address that is not public: private, loopback, link-local, reserved or multicast."""
+    """Raised for a host with a forbidden address.
+
+    By default, allowed addresses are public, and are not addresses of this machine. Private,
+    loopback, link-local, reserved and multicast addresses are not public.
+    """
 
 
 def is_public(address: Address) -> bool:
@@ -39,7 +43,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_foreign(address: Address) -> bool:
-    """Return whether an address is public and not this machine's.
+    """Return whether an address is public and does not belong to this machine.
 
     A server that listens on this machine may be meant for internal clients only.
     """
@@ -70,7 +74,7 @@ def _is_own(address: Address) -> bool:
 
 
 def resolve(host: str, port: int, allowed: Callable[[Address], bool] = is_foreign) -> list[Address]:
-    """Resolve a host name, and check all its addresses.
+    """Resolve a host name to its checked addresses.
 
     The caller should connect to one of the returned addresses and not resolve the name again.
 

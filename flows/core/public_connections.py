@@ -1,4 +1,4 @@
-"""Connections to checked addresses, and their end at a time limit."""
+"""Connections to addresses that were checked before. They are shut down at a time limit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _SLICE = 0.05
 
 
 def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
-    """Return a TCP connection to a host's first reachable address.
+    """Return a TCP connection to the first reachable address.
 
-    This connects to the checked address, not to the name, which could resolve to another
-    address by now.
+    The caller passes checked addresses, because a host name could resolve to another address by
+    now.
 
     Args:
-        end: when to give up (monotonic seconds).
+        end: when to give up, as a time of ``time.monotonic``.
+
+    Raises:
+        OSError: No address accepted a connection. It is the error of the last address.
     """
     last_error: OSError = TimeoutError("no address answered")
     for address in addresses:
@@ -38,13 +41,13 @@ def connect(addresses: list[Address], port: int, end: float) -> socket.socket:
 def cut_off(
     connection: socket.socket, end: float, cancelled: threading.Event | None = None
 ) -> Iterator[None]:
-    """Shut down a connection in the ``with`` block at a time, or when the round is cancelled.
+    """Shut a connection down if the ``with`` block runs too long or the round is cancelled.
 
     Without this, a server that sends one byte now and then could hold the round for ever.
 
     Args:
-        end: when to shut the connection down (monotonic seconds).
-        cancelled: the cancel token of the round.
+        end: when to shut the connection down, as a time of ``time.monotonic``.
+        cancelled: the cancel token of the round. None if the round cannot be cancelled.
     """
     over = threading.Event()
     cancelled = threading.Event() if cancelled is None else cancelled

@@ -1,6 +1,6 @@
-"""Extras: the other fields of a controller's reply, besides its command.
+"""Extras: the fields of a controller's reply other than its command.
 
-Names that begin with ``_`` are for the controller only.
+Extras with a name that begins with ``_`` are for the controller only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Outcome = TypeVar("Outcome", bound=Advance | End)
 
 
 def public(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the public extra fields of a model's reply.
+    """Return the extras whose names do not begin with ``_``.
 
     People, prompts and commands may see them.
     """
@@ -34,7 +34,10 @@ def public(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bytes_of_reply(extras: Mapping[str, Any]) -> int:
-    """Return the bytes of a stored reply, in the form that is sent back to the model."""
+    """Return the size in bytes of the stored reply (``REPLY``). 0 if the extras have no reply.
+
+    The reply is counted in the form in which it is sent back to the model.
+    """
     reply = extras.get(REPLY)
     if isinstance(reply, Mapping):
         return int(reply.get("bytes", 0))
@@ -44,7 +47,8 @@ def bytes_of_reply(extras: Mapping[str, Any]) -> int:
 def with_long_replies_apart(outcome: Outcome, step: int) -> Outcome:
     """Move a long reply from a round's outcome to an artifact named ``reply-STEP``.
 
-    Only the outcome of a Controller's round has a reply.
+    A reply is long if it has more than ``MOST_WITH_TURN`` bytes. An outcome without a long reply is
+    returned unchanged. Only the outcome of a Controller's round can have a reply.
     """
     if not outcome.turns and REPLY not in (outcome.values.get("_said") or ()):
         return outcome

@@ -77,7 +77,7 @@ class Retry:
         return self.within  # type: ignore[return-value]
 
     def over(self, less: Retry | None) -> Retry:
-        """Return this policy, completed by a less specific one."""
+        """Return this policy, completed by a less specific one. None completes nothing."""
         if less is None:
             return self
         return Retry(
@@ -88,9 +88,10 @@ class Retry:
         )
 
     def tightened(self, by: Retry | None) -> Retry:
-        """Return this policy with the stricter limits of two policies.
+        """Return this policy with the stricter limits of two policies. None tightens nothing.
 
-        The waits between attempts stay those of this policy.
+        The errors in ``not_on`` of both policies are not retried. The waits between attempts stay
+        those of this policy.
         """
         if by is None:
             return self
@@ -112,10 +113,7 @@ class Retry:
 
     @staticmethod
     def names(listed: Sequence[Any], error: BaseException) -> bool:
-        """Return whether a list names the class of ``error``.
-
-        The name of a base class counts, too.
-        """
+        """Return whether a list names the class of ``error`` or one of its base classes."""
         own = {
             name
             for each in type(error).__mro__
@@ -134,14 +132,17 @@ class Retry:
 
 
 def retry_of(value: Any, what: str) -> Retry | None:
-    """Convert a setting ``retry`` to a retry policy. None stays None.
+    """Convert a ``retry`` setting to a retry policy.
 
     Args:
         value: a ``Retry``, a mapping of its settings, or None.
         what: the owner of the setting, for the error.
 
+    Returns:
+        None if ``value`` is None.
+
     Raises:
-        InvalidFlow: the setting is none of these.
+        InvalidFlow: the value is none of these, or one of its settings is unknown or not valid.
     """
     if value is None or isinstance(value, Retry):
         return value
@@ -165,8 +166,11 @@ TIGHTENING = ("max_attempts", "within", "not_on")
 def tightening(bounds: Any) -> Retry | None:
     """Convert a submission's ``retry`` to a policy that tightens the flow's.
 
+    Returns:
+        None if ``bounds`` is None.
+
     Raises:
-        InvalidInput: the bounds are not valid, or do not only tighten.
+        InvalidInput: the bounds are not valid, or have a setting that is not in ``TIGHTENING``.
     """
     if bounds is None:
         return None

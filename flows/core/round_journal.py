@@ -1,6 +1,6 @@
 """Journal: the records that a round stores before its commit.
 
-They tell the next attempt which effects may have happened.
+From them, the next attempt knows which effects may have happened.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ SETTLED = "~~"
 def with_spent(
     told: Mapping[str, Any], attempt: int, amounts: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return the JSON object ``told`` with an attempt's spending, to record it.
+    """Return a copy of the JSON object ``told`` that also records an attempt's spending.
 
     If the attempt is lost, its round is charged with the amounts (``spent_by_lost``).
+
+    Args:
+        amounts: the spending, by budget name. If it is empty, nothing is added.
     """
     return {**told, SPENT: [attempt, dict(amounts)]} if amounts else dict(told)
 
 
 def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
-    """Return the spending recorded by lost attempts of a round.
+    """Return the spending that lost attempts of a round have recorded, by budget name.
 
     Args:
         recorded: the records of the round's attempts, as JSON texts.
@@ -51,16 +54,21 @@ def spent_by_lost(recorded: Iterable[str], reported: int) -> dict[str, float]:
 
 
 def scope_of(name: str) -> str:
-    """Return the prefix of a record's name: the step that records it, or an empty text."""
+    """Return the prefix of a record's name: the workflow's step that records it, and ``:``.
+
+    Returns:
+        An empty text if the name has no prefix.
+    """
     scope, colon, _ = name.partition(SCOPE)
     return f"{scope}{SCOPE}" if colon else ""
 
 
 class Journal:
-    """Intents, and results recorded early, of one step.
+    """The intents of one step, and the results that it records before its commit.
 
-    This class keeps them in the process. The runtime's subclass stores them with the run. Several
-    threads may use it at once: the intents are stored as one text, which must have them all.
+    This class holds them in the process. The runtime's subclass stores them with the run. Several
+    threads may use one journal at once. The intents are stored as one text, so each write stores
+    the intents of all threads.
 
     Args:
         intents: the commands that earlier attempts of this step began to carry out. Each line
@@ -70,14 +78,16 @@ class Journal:
 
     Attributes:
         begun: when (``began``, an ISO time) and by which ``worker`` an earlier attempt wrote the
-            last intent, if known.
+            last intent. Empty if that is not known.
         is_repeatable: whether all commands that this attempt has begun are idempotent. None: it has
             begun none.
         carried_out: the name of the command that this attempt has begun to carry out. None if it
-            only asked, was refused, or reports that it did nothing.
+            has begun none, or if the command asked a person, waited or reported that it did
+            nothing.
         stored: the intents in their stored form.
         wait: the wait in which an earlier attempt of this step has parked the run: its name, and
-            what the attempt stored about it (``Wait.about``) as JSON. None if there is none.
+            the data that the attempt stored about it (``Wait.about``) as JSON. None if there is
+            none.
     """
 
     carried_out: str | None = None
@@ -96,19 +106,20 @@ class Journal:
 
     @property
     def text(self) -> str:
-        """The current intents of this step, a line each."""
+        """The current lines of this step: intents, and the descriptions stored with them."""
         return "\n".join(self._lines)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the stored intents are out of date, because one was withdrawn since."""
+        """Whether the stored intents are out of date, because an intent was withdrawn later."""
         return self.text != self.stored
 
     @property
     def is_harmless(self) -> bool:
         """Whether cutting off this attempt leaves no command in doubt.
 
-        It has begun only idempotent commands, and no intent stands.
+        That is so if this attempt has begun at least one command, all of them are idempotent, and
+        the step has no intents. If it has begun none, the result is False.
         """
         return self.is_repeatable is True and not self._lines
 
@@ -119,13 +130,13 @@ class Journal:
             key: the idempotency key of the command.
 
         Returns:
-            None if no earlier attempt announced the command.
+            The line of the intent. None if no earlier attempt stored one.
         """
         return next((line for line in self._earlier if line.partition(" ")[0] == key), None)
 
     @property
     def described(self) -> list[str]:
-        """The descriptions of the intents of earlier attempts (``describe``)."""
+        """The descriptions (``describe``) that earlier attempts stored with their intents."""
         parts = [line.partition(" ") for line in self._earlier if not line.startswith(SETTLED)]
         keys = {key for key, _, _ in parts}
         return [
@@ -135,7 +146,7 @@ class Journal:
         ]
 
     def describe(self, key: str, about: str) -> None:
-        """Keep a description of a command, which is stored with the command's intent.
+        """Remember a description of a command. ``intend`` stores it with the command's intent.
 
         Args:
             key: the idempotency key of the command.
@@ -145,11 +156,13 @@ class Journal:
             self._about[key] = f"{ABOUT}{key} {about}"
 
     def intend(self, line: str) -> None:
-        """Store a command's intent before it is carried out.
+        """Store a command's intent before its execution.
+
+        If the intent cannot be stored, it is withdrawn, and the error is raised.
 
         Args:
-            line: the idempotency key of the command. A space and a person's arguments (JSON) may
-            follow.
+            line: the idempotency key of the command. If a person edited the command's arguments, a
+                space and these arguments (JSON) follow.
 
         Raises:
             RoundStopped: this round has lost its lease and must not carry out anything.
@@ -165,15 +178,19 @@ class Journal:
                 raise
 
     def begin(self, name: str, is_idempotent: bool) -> None:
-        """Note that this attempt begins to carry out a command."""
+        """Note that this attempt begins a command. Nothing is stored."""
         with self._lock:
             self.carried_out = name
             self.is_repeatable = is_idempotent and self.is_repeatable is not False
 
     def withdraw(self, key: str) -> None:
-        """Withdraw the intent of a command that did nothing.
+        """Withdraw the intent of a command without effect.
 
-        The end of the round stores the change.
+        The end of the round stores the change. Intents of earlier attempts remain, because this
+        attempt does not know their outcomes.
+
+        Args:
+            key: the idempotency key of the command.
         """
         # Intents of earlier attempts stay: this attempt does not know their outcomes.
         with self._lock:
@@ -182,10 +199,10 @@ class Journal:
             ]
 
     def settle(self, key: str, attempt: int) -> None:
-        """Withdraw the intents of earlier attempts, which are known to have done nothing.
+        """Withdraw the intents of all attempts for a command that is known to have done nothing.
 
-        A line about this attempt takes their place at once, because the server lets an attempt
-        withdraw only what the attempt itself has written.
+        A line about this attempt replaces them at once, because the server lets an attempt withdraw
+        only the lines that the same attempt has written.
 
         Args:
             key: the idempotency key of the command.
@@ -202,19 +219,23 @@ class Journal:
             self.write(self.text)
 
     def write(self, text: str) -> None:
-        """Store this step's intents with the run. Do nothing here: a subclass does it."""
+        """Store this step's lines with the run. Here it does nothing: the runtime's subclass does.
+
+        Args:
+            text: all lines of the step.
+        """
 
     def packed(self, name: str, text: str) -> str:
-        """Return a result of ``context.once`` in stored form: here unchanged."""
+        """Return a result of ``context.once`` in stored form. In this class it is unchanged."""
         return text
 
     def check_room(self, name: str) -> None:
-        """Raise FatalError if the step has no room for another result.
+        """Raise FatalError if the step has recorded as many results as it may (``MOST_RESULTS``).
 
-        The result could not be recorded, so its effect must not happen.
+        Another result could not be recorded, so its effect must not happen.
 
         Args:
-            name: the name of the record.
+            name: the name of the record. Only results of the same scope (``scope_of``) are counted.
         """
         scope = scope_of(name)
         if sum(scope_of(each) == scope for each in list(self.recorded)) >= MOST_RESULTS:
@@ -225,9 +246,9 @@ class Journal:
             )
 
     def record(self, name: str, text: str) -> str:
-        """Store a result of ``context.once``, and return the stored result.
+        """Store and return a result of ``context.once``.
 
-        A result that is already stored under this name is kept.
+        If a result is already stored under this name, it remains, and is returned.
 
         Raises:
             RoundStopped: the run has left this step.
@@ -236,5 +257,5 @@ class Journal:
 
 
 def _is_of(key: str, line: str) -> bool:
-    """Return whether a line of the intents is about the command of a key."""
+    """Return whether a line of the intents is about the command with this idempotency key."""
     return line.partition(" ")[0] in (key, f"{ABOUT}{key}", f"{SETTLED}{key}")

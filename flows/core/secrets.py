@@ -1,6 +1,7 @@
-"""Secrets by reference.
+"""References to secrets.
 
-``env:NAME`` is stored. The secret itself is read where it is used and never shown.
+The reference ``env:NAME`` is stored. The secret itself is read where it is used, and is never
+shown.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ def is_reference(value: object) -> bool:
 def check_reference(value: object, what: str) -> str:
     """Validate a secret's reference (``env:NAME``). Return it unchanged.
 
+    Args:
+        what: the setting, for the error.
+
     Raises:
-        InvalidFlow: ``value`` is no reference. The message does not show the value, which may be
-        the
-            secret itself.
+        InvalidFlow: ``value`` is no reference. The message does not show the value, because it may
+            be the secret itself.
     """
     if not isinstance(value, str) or not is_reference(value):
         raise InvalidFlow(
@@ -47,7 +50,10 @@ def check_reference(value: object, what: str) -> str:
 
 
 def secret_of(reference: str, what: str) -> str:
-    """Return the secret of ``env:NAME``. It is read from this process's environment.
+    """Return the secret that a reference (``env:NAME``) names, from this process's environment.
+
+    Args:
+        what: the setting, for the error.
 
     Raises:
         FatalError: this process has no such variable, or it is empty.
@@ -66,7 +72,8 @@ def secret_of(reference: str, what: str) -> str:
 def known_secrets() -> list[str]:
     """Return the secrets in this process's environment.
 
-    A variable holds a secret if its name is that of a secret, or if a reference has named it.
+    A variable holds a secret if its name contains a word like TOKEN or PASSWORD and its value is
+    not short. So does each variable that ``secret_of`` has read.
     """
     named = [
         text.strip()
@@ -80,7 +87,10 @@ def known_secrets() -> list[str]:
 
 
 def secrets_in(url: str | None) -> list[str]:
-    """Return a URL's password and the values of its query."""
+    """Return a URL's password (as written and decoded) and the values of its query.
+
+    The list is empty if ``url`` is None.
+    """
     if not url:
         return []
     parts = urlsplit(url)
@@ -93,9 +103,10 @@ def secrets_in(url: str | None) -> list[str]:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with ``[secret]`` in place of the secrets.
+    """Return a text in which ``[secret]`` replaces the secrets.
 
-    Secrets are found as they are, and as JSON text or ``repr`` show them.
+    A secret is found as it is, and in the form in which JSON or ``repr`` shows it. Secrets of fewer
+    than ``SHORTEST`` characters are not replaced.
     """
     for secret in sorted(
         {secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True

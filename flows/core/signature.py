@@ -23,7 +23,7 @@ from perdure.flows.core.validation import faults_text
 
 
 class ArgumentSchema(GenerateJsonSchema):
-    """A generator of JSON schemas that omits defaults that JSON cannot hold, without a warning."""
+    """A generator of JSON schemas. It omits defaults that JSON cannot hold, without a warning."""
 
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
         "skipped-choice",
@@ -39,10 +39,13 @@ class Signature(Protocol):
         """Whether the command's function takes the ``RoundContext`` as ``context``."""
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Validate a command's arguments for its function. ``what`` names the command in errors.
+        """Validate a command's arguments, and return them as its function gets them.
+
+        Args:
+            what: the command, for the error.
 
         Raises:
-            BadReply: naming each argument that is missing, unknown or wrong.
+            BadReply: an argument is missing, unknown or wrong. The message names each.
         """
 
     def schema(self) -> dict[str, Any]:
@@ -53,8 +56,11 @@ class Signature(Protocol):
 class Arguments:
     """The arguments of one function, without ``self`` and ``context``.
 
-    ``model`` numbers its fields and names them by alias, since pydantic refuses some names
-    (``json``, ``_x``).
+    Attributes:
+        model: the pydantic model of the arguments. Its fields are numbered and have the arguments'
+            names as aliases, since pydantic refuses some names (``json``, ``_x``).
+        names: the name of the argument, by the name of the model's field.
+        wants_context: whether the function has a parameter ``context``.
     """
 
     model: type[BaseModel]
@@ -64,11 +70,14 @@ class Arguments:
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Validate and convert a command's arguments for its function.
 
-        Only arguments that were passed are returned. The function's own defaults fill in the
-        others.
+        The result has only the passed arguments. The call of the function fills in its defaults for
+        the others.
+
+        Args:
+            what: the command, for the error.
 
         Raises:
-            BadReply: naming each argument that is missing, unknown or wrong.
+            BadReply: an argument is missing, unknown or wrong. The message names each.
         """
         try:
             read = self.model.model_validate(dict(args))
@@ -85,14 +94,16 @@ class Arguments:
         return {**by_name, **(read.model_extra or {})}
 
     def complete(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return a command's arguments as its function gets them, as JSON data.
+        """Return a command's arguments as JSON data: validated, converted, and with defaults.
 
-        They are validated and converted, and defaults are filled in. An argument stays as it was
-        passed if its JSON data would not be read as the same value again (a secret, for example). A
-        default that JSON cannot hold is left out.
+        An argument stays as it was passed if its JSON data would not be read as the same value
+        again (a secret, for example). A default that JSON cannot hold is left out.
+
+        Args:
+            what: the command, for the error.
 
         Raises:
-            BadReply: naming each argument that is missing, unknown or wrong.
+            BadReply: an argument is missing, unknown or wrong. The message names each.
         """
         passed = self.check(args, what)
         completed = {}
@@ -107,7 +118,14 @@ class Arguments:
         return completed | {name: args[name] for name in passed.keys() - completed.keys()}
 
     def _as_json(self, name: str, value: Any, args: Mapping[str, Any]) -> Any:
-        """Return a validated argument as JSON data that is read as the same value again."""
+        """Return a validated argument as JSON data that is read as the same value again.
+
+        If there is no such JSON data, return the argument as it was passed.
+
+        Args:
+            value: the validated argument.
+            args: all arguments as they were passed.
+        """
         try:
             plain = _json_of(value, name)
             reads_back = bool(self.check({**args, name: plain}, name)[name] == value)
@@ -126,7 +144,7 @@ class Arguments:
         return schema
 
     def described(self) -> str:
-        """Return the names of a command's arguments, for errors."""
+        """Return the arguments' names for an error text. Those with a default are marked."""
         fields = self.model.model_fields
         named = [
             f"{name}{'' if fields[field].is_required() else ' (optional)'}"
@@ -136,10 +154,14 @@ class Arguments:
 
 
 def arguments_of(function: Callable[..., Any]) -> Arguments:
-    """Derive a validator of arguments from a function's signature.
+    """Make an argument validator from a function's signature.
+
+    Args:
+        function: the function of a command, or a bound method.
 
     Raises:
-        InvalidFlow: arguments cannot be validated against this signature.
+        InvalidFlow: the signature has a parameter that cannot be passed by name, or a type that
+            pydantic cannot validate.
     """
     bound = getattr(function, "__func__", None)
     return _read(bound, True) if bound is not None else _read(function, False)
@@ -206,10 +228,13 @@ def _hints(
     """Return the evaluated annotations of a function's ``parameters``, by name.
 
     ``context`` must not be among the parameters, since its annotation may exist for type checkers
-    only.
+    only. A parameter without an annotation accepts any value.
 
     Args:
         name: the name of the command, for errors.
+
+    Raises:
+        InvalidFlow: an annotation cannot be evaluated.
     """
     annotations = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
     holder = types.SimpleNamespace(__annotations__=annotations)

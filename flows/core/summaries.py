@@ -17,13 +17,16 @@ SHOWN_CHARACTERS = 200
 
 
 def safe_text(text: str, limit: int) -> str:
-    """Return at most ``limit`` characters, with invalid Unicode replaced."""
+    """Return at most ``limit`` characters of a text. Lone surrogates are replaced by ``?``.
+
+    A text that is cut ends with ``…``.
+    """
     short = text if len(text) <= limit else text[: limit - 1] + "…"
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
 def safe_repr(value: Any) -> str:
-    """Return the ``repr`` of a value. If its class cannot make one, the text names the class."""
+    """Return the ``repr`` of a value. If ``repr`` raises an error, the text names the class."""
     try:
         return repr(value)
     except Exception as broken:
@@ -36,12 +39,15 @@ def shown(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return the first 16 digits of the SHA-256 of a stored value's JSON, to recognize it."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a stored value's JSON.
+
+    Equal values have the same digest.
+    """
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:
-    """Return a command, its arguments, its public extras and ``more``, each cut short.
+    """Return a command's name, arguments, public extras and ``more``, each cut short.
 
     People who watch the run see this summary.
     """
@@ -66,18 +72,18 @@ MOST_KEPT = 4 * 1024 * 1024
 
 
 def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict[str, str]]:
-    """Limit a command's result to the length for the history.
+    """Cut a command's result to its maximum length.
 
     Args:
         result: JSON data.
-        most: maximum characters of the result in the history, counted as JSON, or in a text as
-            written.
-        name: name of the artifact.
-        run: the child run that keeps the artifact. Empty: the run that reads the result.
+        most: maximum characters of the result in the history. A text is counted as it is, other
+            data as JSON.
+        name: name of the artifact that stores a longer result.
+        run: the child run that has the artifact. Empty: the run that reads the result.
 
     Returns:
-        The result, or its beginning if it is too long; and artifacts by name, which keep the whole
-            of a long result.
+        The result and no artifact if the result is short enough. Otherwise an object with the
+            beginning of the result, and the artifact (by name) that stores the whole of it.
     """
     text = result if isinstance(result, str) else canonical(result)
     if len(text) <= most:
@@ -91,5 +97,5 @@ def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict
 
 
 def ended(text: str) -> str:
-    """Return a text with a full stop, unless it ends like a sentence."""
+    """Return a text with a full stop, unless it already ends with ``.``, ``?`` or ``!``."""
     return text if text.endswith((".", "?", "!")) else f"{text}."

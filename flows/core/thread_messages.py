@@ -38,7 +38,11 @@ class ThreadMessage:
 
 
 def newest_of(messages: Sequence[ThreadMessage]) -> list[ThreadMessage]:
-    """Return the newest messages for a run, oldest first. The first is the user's."""
+    """Return a thread's newest messages, oldest first.
+
+    They are limited by ``MOST_MESSAGES`` and ``MOST_CHARACTERS``. The first message is a user's:
+    older messages of the assistant at the beginning are dropped.
+    """
     kept: list[ThreadMessage] = []
     size = 0
     for message in reversed(messages[-MOST_MESSAGES:]):
@@ -62,19 +66,23 @@ def unpacked(text: str) -> list[ThreadMessage]:
 
 
 def text_of(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Return an answer as the text of a message: its spoken text, or else JSON."""
+    """Return an answer as the text of a message: its ``spoken_text``, or else its JSON."""
     text = spoken_text(answer, output)
     return canonical(answer) if text is None else text
 
 
 def spoken_text(answer: Any, output: Mapping[str, Any] = MappingProxyType({})) -> str | None:
-    """Return an answer's text for people. None if it has only data.
+    """Return the text of an answer for people.
 
-    A text is returned as it is. If the answer has LangChain messages, the last text of the model is
-    returned.
+    If the answer is a text, it is returned unchanged. If the answer has LangChain messages, the
+    last text of the model is returned.
 
     Args:
-        output: the output of the run. Its flow may have made the text (``text=``).
+        output: the output of the run. If the flow made a text of the answer (``text=``), that is
+            returned.
+
+    Returns:
+        None if the answer has only data.
     """
     if answer is not None and isinstance(text := output.get(ANSWER_TEXT), str):
         return text
@@ -112,14 +120,14 @@ def _no_artifact(name: str) -> tuple[str, str] | None:
 
 @dataclass(eq=False)
 class Earlier:
-    """The earlier runs in a run's thread. This default is for a run without earlier runs.
+    """The earlier runs in a run's thread. An instance without arguments stands for no earlier runs.
 
     Attributes:
         read: returns the messages of the earlier runs, oldest first.
-        artifacts: texts by name to store with the round's commit: the messages, after they were
-            read for the first time.
+        artifacts: texts by name that the round's commit stores. The messages become one of them
+            when they are read for the first time.
         is_thread: whether a later run may follow this one in a thread.
-        last_artifact: returns the id of the last completed run of this flow, and one of its
+        last_artifact: returns the id of the last completed run of this flow, and one of that run's
             artifacts by name. None if there is no such run, or if it has no such artifact.
     """
 
@@ -129,7 +137,7 @@ class Earlier:
     last_artifact: Callable[[str], tuple[str, str] | None] = _no_artifact
 
     def keep(self, name: str, text: str) -> None:
-        """Keep an artifact with the commit of the round."""
+        """Add an artifact to the commit of the round."""
         self.artifacts = {**self.artifacts, name: text}
 
 

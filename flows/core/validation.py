@@ -1,4 +1,4 @@
-"""Checks of single values in a flow's definition, and texts for faults found by pydantic."""
+"""Validation of single values in a flow's definition, and texts for errors of pydantic."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from perdure.flows.core.errors import InvalidFlow
 
 
 def check_limit(value: Any, what: str) -> int | None:
-    """Validate a limit of a flow: a whole number of at least 1, or None for no limit.
+    """Validate a limit of a flow, and return it.
 
     Args:
+        value: a whole number of at least 1, or None for no limit.
         what: the setting, for the error.
 
     Raises:
@@ -23,7 +24,7 @@ def check_limit(value: Any, what: str) -> int | None:
 
 
 def check_count(value: Any, what: str, otherwise: str = "") -> int:
-    """Validate that a setting is a whole number from 1.
+    """Validate that a setting is a whole number of at least 1, and return it.
 
     Args:
         what: the setting, for the error.
@@ -38,7 +39,7 @@ def check_count(value: Any, what: str, otherwise: str = "") -> int:
 
 
 def is_seconds(value: object) -> bool:
-    """Return whether a value is valid seconds: finite and above 0."""
+    """Return whether a value is a valid number of seconds: finite and above 0."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
@@ -48,7 +49,7 @@ def is_seconds(value: object) -> bool:
 
 
 def faults_text(error: ValidationError) -> str:
-    """Return the faults that pydantic found, with place and expectation."""
+    """Return pydantic's errors as one text, each with the path of the value and the expectation."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(
         f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault["loc"] else fault["msg"]

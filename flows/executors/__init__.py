@@ -1,4 +1,4 @@
-"""The commands that ship with the project. Flows written in YAML use them by name."""
+"""The commands that ship with Perdure. Flows in YAML use them by name."""
 
 from perdure.flows.executors.files import (
     list_files,

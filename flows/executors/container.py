@@ -1,6 +1,6 @@
 """A sandbox of Docker or Podman: each command runs in a new container.
 
-The runtime is called by its command line, so that no library has to be installed.
+The sandbox calls the command line of Docker or Podman, so no library has to be installed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,11 @@ class Container:
     options: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Validate the values."""
+        """Validate the values.
+
+        Raises:
+            InvalidFlow: a value is not valid.
+        """
         faults = [
             ("image", self.image, "the name of an image", _fits(_IMAGE, self.image)),
             ("runtime", self.runtime, "docker or podman", self.runtime in get_args(Runtime)),
@@ -232,7 +236,14 @@ class Container:
         return [*line, *self.options, self.image, *arguments]
 
     def _remove_leftovers(self, name: str) -> None:
-        """Remove containers of earlier attempts, and overdue containers."""
+        """Remove the containers left by earlier attempts of a command, and all overdue containers.
+
+        Args:
+            name: the ``name`` of the ``SandboxCommand``.
+
+        Raises:
+            ContainerFailed: the runtime does not answer.
+        """
         own, now = f"{NAMED}{name}-", time.time()
         listed = self._call("ps", "--all", "--filter", f"name={NAMED}", "--format", "{{.Names}}")
         if listed.returncode:
@@ -261,10 +272,10 @@ class Container:
 
 @lru_cache(maxsize=64)
 def container_named(text: str) -> Container:
-    """Return the container that a setting like ``docker:IMAGE`` describes.
+    """Return the container for ``docker:IMAGE`` or ``podman:IMAGE``.
 
     Raises:
-        InvalidFlow: the setting has another form.
+        InvalidFlow: ``text`` has another form.
     """
     runtime, _, image = text.partition(":")
     if runtime not in get_args(Runtime) or not image:
@@ -326,7 +337,11 @@ def _has_content(file: Path) -> bool:
 
 
 def _until(container: str) -> int:
-    """Return when a container is overdue by its name, in seconds since 1970. 0 if never."""
+    """Return the Unix time (seconds) after which a container is overdue, as its name says.
+
+    Returns:
+        0 if the container has no time limit, or is not one of ours.
+    """
     last = container.removeprefix(NAMED).rpartition("-")[2]
     return int(last) if container.startswith(NAMED) and last.isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""Commands for files in the worker's workspace, and nowhere else.
+"""The commands for files in the worker's workspace.
 
 The command ``read_artifact`` reads a result that was too long for the history, in parts.
 """
@@ -128,12 +128,15 @@ def search_files(
 
 
 def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield relative path and status of each regular file under a directory, sorted.
+    """Yield the relative path and status of each regular file under a directory, sorted.
 
-    Symbolic links are not followed.
+    Symbolic links and the directories in ``SKIPPED`` are not followed.
 
     Args:
         top: descriptor of the open directory.
+
+    Raises:
+        RoundStopped: the round was stopped or cancelled.
     """
     for directory, below, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         context.raise_if_stopped()
@@ -148,10 +151,11 @@ def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_resul
 
 
 def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] | None:
-    """Return number and beginning of each line of a file that contains ``text``.
+    """Return the number and the beginning of each line of a file that contains ``text``.
 
     Returns:
-        An empty list for a file that is not text or is gone. None if the file cannot be read.
+        At most ``ENTRIES`` + 1 lines. An empty list for a file that is not text or was deleted.
+            None if the file cannot be read.
     """
     try:
         with workspace.open(path) as file, os.fdopen(os.dup(file), "rb") as opened:
@@ -167,7 +171,7 @@ def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] 
 
 
 def _shown(name: str) -> str:
-    """Return a file name for JSON: bytes that are not UTF-8 as ``\\xNN``."""
+    """Return a file name as a text for JSON. Bytes that are not UTF-8 become ``\\xNN``."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

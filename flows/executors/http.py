@@ -1,4 +1,7 @@
-"""The command ``http_get``: reads a page of the public internet, never of the worker's network."""
+"""The command ``http_get``, which reads a page of the public internet.
+
+It never reads a page of the worker's own network.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
 class NotFetched(OSError):
-    """Raised when a page could not be read. The message says why."""
+    """Raised when a page could not be read. The message gives the reason."""
 
 
 @command(name="http_get", idempotent=True)
@@ -61,9 +64,9 @@ class Fetcher:
     """A reader of web pages.
 
     Attributes:
-        allowed: Decides whether an address may be connected to.
+        allowed: Returns whether the reader may connect to an address.
         seconds, page_bytes: See ``SECONDS`` and ``PAGE_BYTES``.
-        tls: The settings by which servers' certificates are verified.
+        tls: The settings with which servers' certificates are verified.
     """
 
     allowed: Callable[[Address], bool] = is_foreign
@@ -72,15 +75,20 @@ class Fetcher:
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
 
     def get(self, url: str, cancelled: threading.Event | None = None) -> dict[str, Any]:
-        """Fetch a web page. Return its address, status, type and text.
+        """Fetch a web page, following redirects. Return its address, status, type and text.
 
         The keys are ``url`` (after redirects), ``status``, ``type`` and ``text``. The result also
-        has ``cut`` if the page was longer than ``page_bytes``.
+        has ``cut`` if the page was longer than ``page_bytes``. A page with an error status is
+        returned, too.
+
+        Args:
+            cancelled: The cancel token of the round. None if the round cannot be cancelled.
 
         Raises:
             RoundStopped: ``cancelled`` was set.
             ForbiddenAddress: The URL or a redirect leads to an address that is not allowed.
-            NotFetched: The URL cannot be read, or the server does not answer in time.
+            NotFetched: The URL is not valid, the page cannot be read in time, or there are more
+                than ``REDIRECTS`` redirects.
         """
         end = time.monotonic() + self.seconds
         cancelled = threading.Event() if cancelled is None else cancelled
@@ -107,10 +115,15 @@ class Fetcher:
     def _ask(
         self, parts: SplitResult, end: float, cancelled: threading.Event
     ) -> dict[str, Any] | str:
-        """Send one HTTP request. Return the page, or the URL of a redirect.
+        """Send one HTTP request. Return the page as ``get`` does, or the URL of a redirect.
 
         Args:
             end: the deadline, as a time of ``time.monotonic``.
+
+        Raises:
+            ForbiddenAddress: The host has an address that is not allowed.
+            RoundStopped: The round was cancelled while the page was read.
+            OSError, HTTPException, ValueError: The page could not be read before ``end``.
         """
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
@@ -149,7 +162,10 @@ class Fetcher:
 
 
 def _text(data: bytes, charset: str) -> str:
-    """Decode a web page to text that JSON can hold. The page may claim any charset."""
+    """Decode a web page to text that JSON can hold.
+
+    A page with an unknown or unsafe charset is decoded as UTF-8.
+    """
     try:
         is_charset = codecs.lookup(charset).name not in _NO_CHARSETS
         text = data.decode(charset if is_charset else "utf-8", "replace")

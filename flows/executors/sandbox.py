@@ -1,4 +1,4 @@
-"""Where a flow's commands run programs: the protocol ``Sandbox``, and ``ThisMachine``.
+"""Sandboxes for the programs of a flow's commands: the protocol ``Sandbox``, and ``ThisMachine``.
 
 ``perdure.flows.executors.container`` has the sandbox that isolates programs.
 """

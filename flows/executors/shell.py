@@ -1,7 +1,8 @@
-"""The command ``run_shell``: runs a shell command in the worker's workspace.
+"""The command ``run_shell``, which runs a shell command in the worker's workspace.
 
 A flow that offers the command declares ``runs_shell``, and a worker must enable the flow. The
-sandbox is that of the flow's command, else that of the worker's setting ``sandbox``, else none.
+sandbox is that of the flow's command. Without one, it is that of the worker's setting ``sandbox``.
+Without that, the shell command runs on the worker's machine.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def run_shell(context: RoundContext, command_line: str, seconds: float = SECONDS
 
 @dataclass(frozen=True)
 class ShellIn:
-    """The function of ``run_shell`` with its sandbox.
+    """The function of ``run_shell``, bound to a sandbox.
 
     Attributes:
-        sandbox: where the command line runs. None for the worker's sandbox.
+        sandbox: where the command line runs. None for the worker's setting ``sandbox``.
     """
 
     sandbox: Sandbox | None
@@ -49,8 +50,15 @@ class ShellIn:
     ) -> dict[str, Any]:
         """Run a command line with ``sh`` in the sandbox. Return its exit code and output.
 
+        The keys are ``exit``, ``output`` and ``seconds``. A command that was killed at its time
+        limit has the exit code None, and the key ``killed``.
+
+        Args:
+            seconds: the time limit.
+
         Raises:
             BadReply: ``seconds`` is not valid.
+            NoWorkspace: the worker has no workspace.
             RoundStopped: the round was cancelled; the command was killed.
         """
         if not 0 < seconds <= LONGEST:
@@ -80,15 +88,18 @@ class ShellIn:
 
     @property
     def missing(self) -> str | None:
-        """What this machine lacks for the sandbox, as a sentence. None if nothing is missing."""
+        """What this machine lacks for the command's own sandbox, as a sentence.
+
+        None if nothing is missing, or if the command has no sandbox of its own.
+        """
         return None if self.sandbox is None else self.sandbox.missing
 
     def in_sandbox(self, sandbox: Sandbox) -> ShellIn:
-        """Return this function with another sandbox."""
+        """Return a copy of this function that is bound to another sandbox."""
         return replace(self, sandbox=sandbox)
 
     def kill_leftovers(self, context: RoundContext) -> None:
-        """Kill a lost worker's remaining processes of this step's command."""
+        """Kill the processes of this step's command that a lost worker left."""
         self._sandbox_of(context).kill(_name_of(context))
 
     def _sandbox_of(self, context: RoundContext) -> Sandbox:
@@ -132,9 +143,9 @@ def shell_command(
 
 
 def _name_of(context: RoundContext) -> str:
-    """Return the step's id for names of variables and containers.
+    """Return an id of the run's step for the names of variables and containers.
 
-    It is a hash, because ids may differ only in punctuation, which a variable's name cannot
+    It is a hash, because ids of runs may differ only in punctuation, which a variable's name cannot
     contain.
     """
     return sha256(

@@ -1,7 +1,8 @@
-"""A watched subprocess. It ends by itself, at its time limit, or when its round is cancelled.
+"""Subprocesses that are watched until they end.
 
-At the end, every process that the command left behind is killed. This includes processes that moved
-to a process group of their own.
+A subprocess ends by itself, is killed at its time limit, or is killed when its round is cancelled.
+Then every process that it has left behind is killed, including those that moved to a process group
+of their own.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ _PASSES = 20
 
 
 def kill_marked(mark: str, session: int | None = None) -> None:
-    """Kill (SIGKILL) all processes of ``session`` or with ``mark``.
+    """Kill (SIGKILL) all processes that belong to a session or have a mark.
 
-    ``mark`` names an environment variable. The session finds processes that cleared their
-    environment. The mark finds processes that began their own session, or whose leader died.
-    On systems without /proc, only the process group of the session's leader is killed.
+    By its session, a process is found even if it has cleared its environment. By the mark, it is
+    found even if it began a session of its own or its parent died. On systems without /proc, only
+    the process group of the session's leader is killed.
+
+    Args:
+        mark: the name of an environment variable that the processes have.
+        session: the id of the session. None if only the mark is known.
     """
     if session is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -46,7 +51,12 @@ def kill_marked(mark: str, session: int | None = None) -> None:
 
 
 def _alive(variable: bytes, session: int | None) -> Iterator[int]:
-    """Yield the ids of live processes of ``session`` or with ``variable`` (``NAME=``)."""
+    """Yield the ids of other live processes that belong to ``session`` or have ``variable``.
+
+    Args:
+        variable: the name of an environment variable, with ``=`` at its end.
+        session: the id of a session. None if only the variable counts.
+    """
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -106,20 +116,25 @@ def run_watched(
     tail_bytes: int = TAIL_BYTES,
     data: bytes | None = None,
 ) -> ProcessEnding:
-    """Run a program in its own session until its end.
+    """Run a program in its own session until it ends. Return how it ended.
 
-    A time limit or a cancelled round ends it, too. When this function returns or raises, none of
-    the command's processes is left.
+    At the time limit, the program is killed, too. When this function returns or raises, no process
+    of the program is left.
 
     Args:
-        mark: Name of a variable in the command's environment. It identifies the processes, even
-            after a crash.
-        timeout: Seconds after which the command is killed; None for no limit.
+        command: The program and its arguments.
+        directory: The directory in which the program runs.
+        environment: All environment variables of the program, except ``mark``.
+        mark: Name of an environment variable that is added. It identifies the program's processes,
+            even after a crash of the worker.
+        timeout: Seconds after which the program is killed. None for no limit.
+        cancelled: The cancel token of the round.
         head_bytes, tail_bytes: How much of the beginning and of the end of the output is kept.
-        data: The bytes of the command's standard input; None for nothing.
+        data: The bytes of the program's standard input. None for nothing.
 
     Raises:
-        RoundStopped: ``cancelled`` was set; the command was killed.
+        RoundStopped: ``cancelled`` was set; the program was killed.
+        OSError: The program could not be started.
     """
     begin = time.monotonic()
     # A file and not a pipe: a command that does not read must not block the round.
@@ -168,7 +183,10 @@ def run_watched(
 
 
 class _Output:
-    """The first and last bytes of a pipe. Memory is bounded, however much the command writes."""
+    """The first and last bytes of a pipe.
+
+    The bytes between them are only counted, so that the memory is bounded.
+    """
 
     def __init__(self, pipe: int, head_bytes: int, tail_bytes: int) -> None:
         self.head, self.tail, self.left_out = b"", b"", 0
@@ -177,7 +195,7 @@ class _Output:
         self._open = True
 
     def read_while_running(self, process: subprocess.Popen[bytes]) -> int | None:
-        """Read a subprocess's output for at most one slice.
+        """Read a subprocess's output for at most ``_SLICE`` seconds.
 
         Returns:
             The exit code if the process has ended, else None.

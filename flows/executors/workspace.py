@@ -2,7 +2,7 @@
 
 A path is walked one name at a time. Each name is opened relative to the directory before it and
 never through a symbolic link. The walk reads a symbolic link and follows it name by name in the
-same way. A link may therefore lead anywhere inside.
+same way. A relative link may therefore lead anywhere inside the workspace.
 
 If another process renames or links something meanwhile, the walk may fail, but it cannot end
 outside: there is no time between the check of a name and its use.
@@ -27,12 +27,12 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class OutsideWorkspace(PermissionError):
     """Raised when a path leads out of the workspace, or to a special file.
 
-    Only regular files and directories are allowed.
+    Only regular files and directories are allowed. Absolute symbolic links are not followed.
     """
 
 
 class Workspace:
-    """A directory whose files commands may read and write. They cannot leave it.
+    """A directory in which commands may read and write files. A path cannot leave it.
 
     Args:
         root: An existing directory.
@@ -48,14 +48,14 @@ class Workspace:
 
     @contextmanager
     def open(self, path: str, flags: int = os.O_RDONLY, *, parents: bool = False) -> Iterator[int]:
-        """Open a file of the workspace, and yield its descriptor.
+        """Open a file, and yield its descriptor.
 
-        The descriptor is closed at the end.
+        The end of the ``with`` block closes the descriptor.
 
         Args:
             path: Relative to the workspace. A leading ``/`` means the workspace too.
             flags: As for ``os.open``.
-            parents: Create missing directories on the way.
+            parents: Whether to create missing directories of the path.
 
         Raises:
             OutsideWorkspace: The path leads out of the workspace, or is not a regular file.
@@ -76,8 +76,15 @@ class Workspace:
     def write(self, path: str, data: bytes) -> None:
         """Write a file of the workspace atomically: readers see the old content or the new one.
 
-        This holds after a crash too. Missing directories are created, and an existing file keeps
-        its mode. Raises as ``open``.
+        This holds even if the worker crashes. Missing directories are created. If the file exists,
+        its permissions do not change.
+
+        Args:
+            path: As for ``open``.
+
+        Raises:
+            OutsideWorkspace: The path leads out of the workspace, or is not a regular file.
+            OSError: The file cannot be written.
         """
         with self._walk(path, parents=True) as (directory, name):
             mode = _mode(path, name, directory)
@@ -104,9 +111,9 @@ class Workspace:
 
     @contextmanager
     def directory(self, path: str = ".") -> Iterator[int]:
-        """Open a directory of the workspace, and yield its descriptor.
+        """Open a directory, and yield its descriptor.
 
-        The descriptor is closed at the end.
+        The end of the ``with`` block closes the descriptor.
 
         Raises:
             OutsideWorkspace: The path leads out of the workspace.
@@ -121,9 +128,18 @@ class Workspace:
 
     @contextmanager
     def _walk(self, path: str, *, parents: bool = False) -> Iterator[tuple[int, str]]:
-        """Follow a path inside the workspace. Yield its last directory and last name.
+        """Follow a path inside the workspace. Yield its last directory and its last name.
 
-        The directory is an open descriptor. Symbolic links are followed, too.
+        The directory is an open descriptor. The last name need not exist. It is ``.`` if the path
+        ends at that directory itself. Symbolic links are followed, too.
+
+        Args:
+            parents: Whether to create missing directories of the path.
+
+        Raises:
+            OutsideWorkspace: The path leads out of the workspace, or has a link that is not
+                relative.
+            OSError: A directory does not exist, or the path has too many links.
         """
         if "\0" in path:
             raise OutsideWorkspace("the path contains a NUL byte")
@@ -166,7 +182,11 @@ def _names(path: str) -> list[str]:
 
 
 def _link(name: str, directory: int) -> str | None:
-    """Return the target of a symbolic link. None if the name is not a link or does not exist."""
+    """Return the target of a symbolic link. None if the name is not a link or does not exist.
+
+    Args:
+        directory: descriptor of the directory that has the name.
+    """
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError as error:
@@ -176,7 +196,11 @@ def _link(name: str, directory: int) -> str | None:
 
 
 def _mode(path: str, name: str, directory: int) -> int | None:
-    """Return the permissions of a file that will be replaced. None if it does not exist.
+    """Return the permissions of a file before its replacement. None if it does not exist.
+
+    Args:
+        path: The whole path, for errors.
+        directory: Descriptor of the directory that has the name.
 
     Raises:
         OSError: The name is not a regular file, or the file is not writable.

@@ -129,10 +129,10 @@ class Bisect(ControllerExecutorFlow):
         )
 
     def _bounds(self, context: RoundContext, repository: Repository, inputs: Inputs) -> Bounds:
-        """Return the bisection's initial good commits and initial bad one.
+        """Return the initial good commits and the initial bad commit of the bisection.
 
-        The first round remembers the commits that the revisions name then. Branches may move later,
-        but the run keeps its bounds.
+        The first round resolves the revisions of the inputs and remembers the commits. Branches may
+        move later, but the run keeps these commits.
         """
         remembered = context.values.get("bounds")
         if remembered is not None:
@@ -145,8 +145,8 @@ class Bisect(ControllerExecutorFlow):
     def _must_try_a_good_one(self, trials: Trials, bounds: Bounds) -> bool:
         """Return whether to test a good commit next, as git does.
 
-        A test that the shell cannot run would call every commit bad. The test of a good commit
-        shows whether that is so.
+        If the shell cannot run the test command, every commit seems bad. A test of a good commit
+        shows whether this is the case. It is done once, after such an exit code at the first test.
 
         Raises:
             FatalError: The test cannot be run at the good commit either.

@@ -1,4 +1,4 @@
-"""The flow ``countdown``: does nothing, as slowly as requested.
+"""The flow ``countdown``: counts down, and sleeps at each number.
 
 It is for trying out stop, interrupts and killed workers.
 """
@@ -17,7 +17,7 @@ from perdure.flows.rounds.registry import register
 
 @register("countdown")
 class Countdown(ControllerExecutorFlow):
-    """Count ``rounds`` down to 0, with a pause of ``seconds`` at each number."""
+    """Count ``rounds`` down to 0, and sleep for ``seconds`` at each number."""
 
     description = (
         "Counts down with a pause at each number; for trying out stop, interrupts and lost workers."

@@ -15,11 +15,11 @@ from perdure.flows.rounds.registry import register
 
 
 class WorkflowQuestionInputs(BaseModel):
-    """What is asked beside the goal.
+    """The inputs of a question. The text of the question is the goal of the run.
 
     Attributes:
         data: JSON shown with the question.
-        deadline: seconds until ``default`` is taken. None waits for ever.
+        deadline: seconds until ``default`` becomes the answer. None waits for ever.
         default: the answer at the deadline.
     """
 
@@ -30,7 +30,7 @@ class WorkflowQuestionInputs(BaseModel):
 
 @register("workflow-question")
 class WorkflowQuestion(Flow):
-    """Ask a person the goal, for a workflow that waits for the answer (a child run of it)."""
+    """Ask a person the goal. A workflow starts this as a child run and waits for the answer."""
 
     Inputs = WorkflowQuestionInputs
 
@@ -40,7 +40,10 @@ class WorkflowQuestion(Flow):
         return {"Ask": "executor"}
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Ask the person, and end with the answer."""
+        """Ask the person. End the run with the answer.
+
+        If the answer has the wrong JSON type, ask again.
+        """
         asked = WorkflowQuestionInputs.model_validate(dict(context.inputs))
         question = context.goal
         if context.answered:
@@ -64,12 +67,14 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _fault_of(data: Any, answer: Any) -> str:
-    """Return why an answer is not of the expected JSON type. Empty if it is.
+    """Return an error text for an answer of the wrong type. Empty if the type is right.
 
-    The workflow checks the rest: this flow may be played where the Python type is not known.
+    Only ``type`` of the schema is compared, because this flow may run in a worker that does not
+    have the Python type. The workflow validates the answer completely.
 
     Args:
-        data: the data of the question, with a JSON schema under ``expects``.
+        data: the data of the question. It may have a JSON schema under ``expects``. Without a
+            schema with a known type, every answer is right.
     """
     schema = data.get("expects") if isinstance(data, dict) else None
     name = schema.get("type") if isinstance(schema, dict) else None

@@ -1,5 +1,5 @@
-"""Flows written in YAML.
+"""Flows that are written in YAML.
 
-Text becomes data with line numbers. The data becomes a flow that consists of registered commands,
-nodes and controllers.
+A file's text becomes data with line numbers. The data becomes a flow that consists of registered
+commands, nodes and controllers.
 """

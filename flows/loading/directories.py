@@ -25,7 +25,10 @@ class Directories:
     def add(self, path: Path, shipped: bool) -> None:
         """Add a directory to search for flow files. It need not exist.
 
-        ``shipped`` is whether its flows come with Perdure.
+        Another call with the same directory changes nothing.
+
+        Args:
+            shipped: whether the flows in the directory come with Perdure.
         """
         # This runs at each submission, so it avoids resolve(), which reads the file system.
         if (absolute := os.path.abspath(path)) not in self._added:
@@ -33,7 +36,11 @@ class Directories:
             self._shipped.setdefault(path.resolve(), shipped)
 
     def files(self, shipped: bool) -> Iterator[Path]:
-        """Yield the YAML files of the directories that come with Perdure, or of the others."""
+        """Yield the YAML files of the added directories, sorted within each directory.
+
+        Args:
+            shipped: whether to yield the files that come with Perdure. Otherwise the others.
+        """
         for directory in [path for path, ships in self._shipped.items() if ships == shipped]:
             yield from (
                 file
@@ -42,7 +49,7 @@ class Directories:
             )
 
     def read(self, path: Path, again: bool = False) -> YamlFlow:
-        """Return the flow in a YAML file. It is read only once unless ``again`` is true.
+        """Return the flow in a YAML file. The file is read only once, unless ``again`` is true.
 
         Raises:
             InvalidFlowFile: The file is not a valid flow.

@@ -1,4 +1,4 @@
-"""The faults of a file: sentences that name the file, the line and the key."""
+"""Faults of a flow file. Each fault names the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class FileFault:
     """One fault of a file.
 
     Attributes:
+        file: The file's path, for people.
+        line: The line, counted from 1.
         key: The path of the key, such as ``topology[2].flow``. Empty if the fault concerns no key.
+        message: The fault, as a sentence.
     """
 
     file: str
@@ -49,8 +52,9 @@ class FileFaults:
         lines: The line at which each value begins, by its path.
 
     Attributes:
-        blamed: Paths whose fault was reported and mended. Further faults there are only
-            consequences.
+        found: The recorded faults.
+        blamed: Paths for which a fault was recorded and the value was removed or replaced. Further
+            faults at or below them are only consequences, and ``add`` ignores them.
         renamed: The misspelt key in the file, by the path of the key that was meant.
         starts: The names of flows that the file's flow starts, by the path of each name.
     """
@@ -64,12 +68,15 @@ class FileFaults:
         self.starts: dict[Place, str] = {}
 
     def add(self, place: Place, message: str, key: bool = False) -> None:
-        """Record a fault at ``place`` in a flow file's data.
+        """Record a fault at ``place`` in a file's data.
 
-        If the data has no such path, the line is that of the nearest enclosing value.
+        A fault at or below a path in ``blamed`` is ignored. If the data has no such path, the line
+        is that of the nearest enclosing value.
 
         Args:
-            key: Whether the last key of the path is wrong, whatever its value.
+            place: The path of the wrong value.
+            key: Whether the last key of the path is wrong, independent of its value. The fault is
+                then recorded even if the path itself is in ``blamed``.
         """
         if any(
             place[: len(blamed)] == blamed
@@ -83,9 +90,11 @@ class FileFaults:
         self.found.append(self.fault(place, message))
 
     def fault(self, place: Place, message: str) -> FileFault:
-        """Return a fault at ``place``, with its line.
+        """Return a fault at ``place`` with its line. The fault is not recorded.
 
-        The place is a path in the data of a flow file.
+        Args:
+            place: A path in the data of a flow file. If the data has no such path, the line is that
+                of the nearest enclosing value.
         """
         around = next(
             place[:length]
@@ -96,9 +105,14 @@ class FileFaults:
 
     @contextmanager
     def at(self, *place: str | int, key: bool = False) -> Iterator[None]:
-        """Record an InvalidFlow of the ``with`` block as a fault.
+        """Record an InvalidFlow that the ``with`` block raises as a fault.
 
-        The arguments are the same as for ``add``.
+        The exception is swallowed, and execution goes on after the block. Other exceptions are
+        raised.
+
+        Args:
+            place: The path of the fault, one argument for each step.
+            key: See ``add``.
         """
         try:
             yield
@@ -107,7 +121,7 @@ class FileFaults:
 
     @property
     def nodes_are_known(self) -> bool:
-        """Whether all node names were read without a fault."""
+        """Whether the file's topology and all names of its nodes were read without a fault."""
         return not any(
             place[0] == "topology" and (len(place) < 3 or place[2] == "name")
             for place in self.blamed
@@ -121,13 +135,13 @@ class FileFaults:
 
 
 def shown(place: Place) -> str:
-    """Convert a value's path to text, such as ``topology[2].flow``."""
+    """Return a value's path as text, such as ``topology[2].flow``."""
     return "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
     ).removeprefix(".")
 
 
 def shown_path(path: Path) -> str:
-    """Return a file's path for people: relative if it is below the working directory."""
+    """Return a file's path for people. A file below the working directory gets a relative path."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

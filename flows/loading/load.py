@@ -1,6 +1,7 @@
-"""Reading of a flow from a file.
+"""Building of flows from files.
 
-The keys are validated, and the names in the file are looked up. All faults are reported together.
+The keys of a file are validated, and the names in the file are looked up. All faults are reported
+together.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _SETTINGS = (
 
 
 def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
-    """Read and check a flow in a YAML file.
+    """Read and validate a flow in a YAML file.
 
     Args:
         shipped: Whether the file comes with Perdure.
@@ -99,7 +100,8 @@ def _starts(faults: FileFaults) -> tuple[FlowStart, ...]:
 def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
     """Build the flow class of a YAML file. Return a callable that makes the flow.
 
-    The settings in the file become attributes of the class.
+    The settings in the file become attributes of the class. Faults are added to ``faults``: if
+    there are any, the callable must not be used.
     """
     settings: dict[str, Any] = {
         key: getattr(keys, key) for key in _SETTINGS if key in keys.model_fields_set
@@ -161,9 +163,12 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
 
 
 def _check_pauses(keys: Keys, nodes: list[str], faults: FileFaults) -> None:
-    """Record a fault for each unknown node to pause at.
+    """Record a fault for each unknown node in ``interrupt_before`` and ``interrupt_after``.
 
-    The keys are ``interrupt_before`` and ``interrupt_after``.
+    Nothing is checked if the nodes of the file could not be read.
+
+    Args:
+        nodes: The names of the flow's nodes.
     """
     if not faults.nodes_are_known:
         return

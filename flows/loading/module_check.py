@@ -1,7 +1,7 @@
 """The check of a Python module with flows. It finds all faults of the flows, with their lines.
 
-A module is normally imported as a whole, and its first fault ends the import. The check runs its
-statements one by one, and goes on after a fault.
+An import runs a module as a whole, and the first fault ends the import. The check runs the module's
+statements one by one, and goes on after a fault in a definition.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ class CheckedModule:
     _lines: dict[str, int] = field(default_factory=dict)
 
     def check_flows(self) -> None:
-        """Make each flow, and check the names of started flows.
+        """Make each registered flow, and check the names of the flows that it starts.
 
-        All flows that this process knows must have been loaded before.
+        ``flows`` gets the flows that can be made, and ``faults`` the faults of the others. All
+        other flows of this process must have been loaded before, because started flows are looked
+        up.
         """
         for name, line in self._lines.items():
             try:
@@ -86,14 +88,21 @@ class CheckedModule:
         self.faults.append(FileFault(self.file, line, key, message))
 
     def _line_of(self, name: str, begin: int) -> int:
-        """Return a line that has the text ``name``, preferably the first after ``begin``."""
+        """Return a line with the text literal ``name``.
+
+        The first such line after ``begin`` is preferred. If the module has none, the result is
+        ``begin``.
+        """
         texts = (node for node in ast.walk(self._tree) if isinstance(node, ast.Constant))
         lines = [node.lineno for node in texts if node.value == name]
         behind = [line for line in lines if line > begin]
         return min(behind or lines, default=begin)
 
     def _named_starts(self) -> Iterator[FlowStart]:
-        """Yield the flows that functions start by a literal name."""
+        """Yield the flows that the module's code starts by a literal name.
+
+        These are calls like ``steps.child("NAME")`` and ``Child("NAME")``.
+        """
         runs = {*RUNS, *(name for node in ast.walk(self._tree) for name in _steps_of(node))}
         for node in ast.walk(self._tree):
             match node:
@@ -106,7 +115,12 @@ class CheckedModule:
                     yield FlowStart(name, self.file, node.lineno, "")
 
     def run(self, spec: ModuleSpec, source: bytes) -> None:
-        """Run a module's statements. Record their faults, and the flows that they register."""
+        """Run a module's statements. Record their faults, and the flows that they register.
+
+        A NameError that only follows from an earlier fault is not recorded. The run ends early at a
+        syntax error, any other NameError, or another error in a statement that is not a definition.
+        It goes on after a fault of a flow.
+        """
         try:
             self._tree = ast.parse(source, self.file)
         except SyntaxError as error:
@@ -152,7 +166,7 @@ class CheckedModule:
 
 
 def is_module(target: str) -> bool:
-    """Return whether a check's target is a Python module. Otherwise it is a file in YAML."""
+    """Return whether the target of a check is a Python module and not a file in YAML."""
     is_name = all(part.isidentifier() for part in target.split("."))
     is_file = target.endswith((".yaml", ".yml")) or Path(target).is_file()
     return target.endswith(".py") or (is_name and not is_file)
@@ -162,7 +176,8 @@ def run_module(target: str) -> CheckedModule:
     """Run a module for a check. ``check_flows`` of the result completes the check.
 
     Args:
-        target: the module's file (``.py``), or its dotted name.
+        target: the module's file (``.py``), or its dotted name. If there is no such module, the
+            result has this as a fault.
     """
     path = Path(target)
     name = ".".join(path.with_suffix("").parts) if target.endswith(".py") else target
@@ -182,8 +197,13 @@ def run_module(target: str) -> CheckedModule:
 def _spec(name: str, path: Path | None) -> ModuleSpec | None:
     """Return the spec of a module. A file gets the name under which a worker imports it.
 
+    Args:
+        name: the dotted name of the module.
+        path: the module's file. None if only the name is known.
+
     Raises:
         InvalidFlow: there is no such module, or a package around it cannot be imported.
+        ModuleNotFoundError: there is no module of this name, and no ``path``.
     """
     parent = name.rpartition(".")[0]
     if path is None or all(part.isidentifier() for part in name.split(".")):
@@ -206,7 +226,11 @@ def _spec(name: str, path: Path | None) -> ModuleSpec | None:
 
 
 def _steps_of(node: ast.AST) -> list[str]:
-    """Return the first parameter's name of a workflow's function, in a list. Else an empty list."""
+    """Return the name of a workflow function's first parameter, in a list.
+
+    The list is empty if the node is not a function with the decorator ``workflow``, or has no
+    parameter.
+    """
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.args.args:
         return []
     called = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
@@ -215,7 +239,7 @@ def _steps_of(node: ast.AST) -> list[str]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement would have bound."""
+    """Return the names that a statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
@@ -228,7 +252,10 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _line(error: Exception, module: ModuleType, statement: ast.stmt) -> int:
-    """Return the module's line at which an error was raised."""
+    """Return the module's line that raised an error.
+
+    If the traceback has no line of the module, return the first line of the statement.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     file = shown_path(Path(str(module.__file__)))
     own = [frame.lineno for frame in frames if frame.filename == file]

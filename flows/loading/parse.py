@@ -1,6 +1,7 @@
 """Conversion of YAML to plain data with line numbers.
 
-YAML tags and aliases are refused: text can neither name code nor expand to more data than it shows.
+YAML tags and aliases are rejected. So a file can neither name code nor expand to more data than it
+shows.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _TEXT = "tag:yaml.org,2002:str"
 
 @dataclass
 class ParsedYaml:
-    """The data of a file.
+    """The data of a YAML file.
 
     Attributes:
         file: The file's path, for people.
         data: A mapping of JSON values.
-        lines: The line at which each value begins, by its path.
+        lines: The line at which each value begins, by the value's path.
     """
 
     file: str
@@ -39,7 +40,10 @@ class ParsedYaml:
 
 
 class _Refused(Exception):
-    """Raised when a part of the text is not accepted. ``place`` is its path, if known."""
+    """Raised when a part of the text is not accepted.
+
+    ``place`` is the path of that part. It is empty if the path is not known.
+    """
 
     def __init__(self, message: str, line: int, place: Place = ()) -> None:
         super().__init__(message)
@@ -47,12 +51,16 @@ class _Refused(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that composes plain trees only: no tags, no anchors, no aliases, no deep nesting."""
+    """A loader that accepts plain trees only: no tags, no anchors, no aliases, no deep nesting."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a YAML node. Refuse tags, anchors, aliases and deep nesting."""
+        """Compose a YAML node.
+
+        Raises:
+            _Refused: the node has a tag, an anchor or an alias, or is nested too deep.
+        """
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line + 1
         if event.anchor is not None:
@@ -76,13 +84,15 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_text(content: bytes, file: str) -> ParsedYaml:
-    """Parse a flow file to plain data with line numbers.
+    """Parse the content of a flow file to plain data with line numbers.
 
     Args:
+        content: The file's bytes.
         file: The file's path, for people.
 
     Raises:
-        InvalidFlowFile: The bytes are not a mapping of JSON values in plain YAML.
+        InvalidFlowFile: The bytes are not a mapping of JSON values in plain YAML, or are more than
+            ``MAX_BYTES``.
     """
     try:
         return _read(content, file)
@@ -99,7 +109,10 @@ def read_text(content: bytes, file: str) -> ParsedYaml:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """Return a flow file's content. It is cut one byte after the maximum size.
+    """Return a flow file's content. At most ``MAX_BYTES`` + 1 bytes are read.
+
+    Args:
+        file: The file's path, for people.
 
     Raises:
         InvalidFlowFile: The file cannot be read.

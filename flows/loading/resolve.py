@@ -48,11 +48,14 @@ def commands_at(
     faults: FileFaults,
     brought: Collection[str] = (),
 ) -> list[CommandSpec]:
-    """Return a flow file's registered commands, with their settings.
+    """Return the registered commands that a flow file names, with their settings.
+
+    A name that is unknown or has invalid settings becomes a fault, and is left out. The flows that
+    commands start are added to ``faults.starts``.
 
     Args:
         place: The path of the names in the file.
-        faults: Gets a fault for each name that is unknown.
+        chosen: The names of the commands, or their settings by name.
         brought: Names of the controller's own commands. They are left out.
     """
     import perdure.flows.executors  # noqa: F401  registers the commands that ship
@@ -80,7 +83,14 @@ def commands_at(
 def tools_at(
     place: Place, servers: Mapping[str, ServerConfig], faults: FileFaults
 ) -> list[CommandSpec]:
-    """Return the tools of a flow file's MCP servers as commands. No server is started."""
+    """Return the tools of MCP servers as commands. No server is started.
+
+    A server with invalid settings becomes a fault, and its tools are left out.
+
+    Args:
+        place: The path of the servers in the file.
+        servers: The settings of the servers, by name.
+    """
     from perdure.flows.executors.mcp.commands import commands_of_server
 
     specs: list[CommandSpec] = []
@@ -91,7 +101,7 @@ def tools_at(
 
 
 def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> SubflowsConfig:
-    """Return a configuration whose Executor also offers these commands."""
+    """Return a copy of a configuration in which the Executor also offers ``commands``."""
     chosen = {**config.Executor.chosen, **{spec.name: CommandConfig() for spec in commands}}
     return config.model_copy(
         update={"Executor": config.Executor.model_copy(update={"subflows_config": chosen})}
@@ -99,10 +109,10 @@ def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> Su
 
 
 def controller_named(name: str, config: ControllerConfig, faults: FileFaults) -> Controller | None:
-    """Create a flow file's controller with its settings.
+    """Create the controller that a flow file names, with the file's settings.
 
     Returns:
-        None if the controller cannot be made; the reason is added to the faults.
+        None if the controller cannot be made. The reasons are added to the faults.
     """
     import perdure.flows.controllers.model  # noqa: F401  registers the controller `model`
 
@@ -124,7 +134,7 @@ def controller_named(name: str, config: ControllerConfig, faults: FileFaults) ->
 
 
 def lifespan_named(name: str) -> Lifespan[Any]:
-    """Return the lifespan that a flow file names.
+    """Return the registered lifespan of this name.
 
     Raises:
         InvalidFlow: The name is unknown.
@@ -139,13 +149,16 @@ def ring_of(
     own: bool,
     inputs: Iterable[str] = (),
 ) -> list[Node]:
-    """Return the nodes of a flow file's ring. The key is ``topology``.
+    """Return the nodes of a ring, as the key ``topology`` of a flow file describes them.
+
+    Faults of the nodes are added to ``faults``. The result is of no use if there are any.
 
     Args:
+        nodes: The keys of each node.
         parts: The subflows of the file, by name. A node's ``flow`` names one of them or a
             registered node function.
         own: Whether the flow is a controller_executor, whose ring has a Controller and an Executor.
-        inputs: The inputs that the file declares.
+        inputs: The names of the inputs that the file declares.
     """
     names = [keys.name for keys in nodes]
     for position, name in enumerate(names):
@@ -174,9 +187,11 @@ def ring_of(
 def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: FileFaults) -> None:
     """Record a fault for each name in ``run`` that no value of the ring can have.
 
+    An invalid budget of the child runs becomes a fault, too.
+
     Args:
         place: The path of the key ``run``.
-        known: The possible names. None if any name is possible.
+        known: The possible names of the ring's values at this node. None if any name is possible.
     """
     try:
         check_budgets(keys.budgets)
@@ -202,7 +217,11 @@ def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: File
 
 
 def _names_before(nodes: Sequence[NodeKeys], inputs: Iterable[str]) -> set[str] | None:
-    """Return the names that a ring's values may have after ``nodes``, its first nodes.
+    """Return the names that a ring's values may have after its first nodes.
+
+    Args:
+        nodes: The first nodes of the ring.
+        inputs: The names of the inputs that the file declares.
 
     Returns:
         None if one of these nodes may return any names.
@@ -288,7 +307,7 @@ def _run_node(keys: RunKeys) -> RunNode:
 
 
 def _wait_of(keys: NodeKeys) -> Callable[..., Any] | None:
-    """Return the function of a node that waits or starts runs. None for other nodes."""
+    """Return the function of a node that waits or starts runs. None for any other node."""
     if keys.run is not None:
         return _run_node(keys.run)
     if keys.sleep is not None:
@@ -324,7 +343,13 @@ def _interface(keys: str | InterfaceKeys | None) -> Interface:
 def subflows_of(
     subflows: Mapping[str, ExecutorConfig], faults: FileFaults
 ) -> dict[str, BranchingFlow]:
-    """Return a circular flow's subflows: each is a choice of registered commands."""
+    """Return a circular flow's subflows, by name. A subflow executes one of its commands.
+
+    A subflow that cannot be made becomes a fault, and is left out.
+
+    Args:
+        subflows: The commands of each subflow, by its name.
+    """
     made: dict[str, BranchingFlow] = {}
     for name, config in subflows.items():
         place = ("subflows_config", name, "subflows_config")
@@ -352,14 +377,17 @@ def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> 
 def _accepted(
     maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: FileFaults
 ) -> tuple[dict[str, Any] | None, bool]:
-    """Check a controller's settings in a flow file. They must fit the controller's parameters.
+    """Check whether a controller's settings in a flow file fit the controller's parameters.
 
-    Each problem becomes a fault. The value of a misspelt setting is checked as a value of the most
-    similar parameter.
+    Each problem becomes a fault. The value of a misspelt setting is used for the most similar
+    parameter, if the file does not set that one.
+
+    Args:
+        maker: The function that makes the controller from settings.
 
     Returns:
-        The settings that the controller accepts, or None if a required one is missing; and whether
-        these are all settings of the file.
+        The settings that the controller accepts, or None if a required one is missing. Then whether
+            all settings of the file were accepted under their own names.
     """
     parameters = inspect.signature(maker).parameters.values()
     takes = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -396,5 +424,8 @@ def _registered(names: Names[T], name: str) -> T:
 
 
 def _nothing(data: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """Stand in for the function of a node whose key ``flow`` is wrong. Its flow is never made."""
+    """Stand in for a node's function that is not known yet, or wrong in the file.
+
+    No round calls it, because a flow whose file has faults is never made.
+    """
     return {}

@@ -42,14 +42,20 @@ class _Keys(BaseModel):
 
 
 class InterfaceKeys(_Keys):
-    """An interface of a node. It first renames values, and then selects some of them."""
+    """An interface of a node. It first renames values, and then selects some of them.
+
+    Without ``keys_to_select`` it selects all.
+    """
 
     keys_to_rename: dict[str, str] = {}
     keys_to_select: list[str] | None = None
 
 
 class WaitKeys(_Keys):
-    """A wait for the first of some signals. ``into`` names the value that gets the signal."""
+    """A wait for the first of some signals, for at most ``timeout`` seconds.
+
+    ``into`` names the value of the ring that gets the signal.
+    """
 
     signal: Name | Annotated[list[Name], Field(min_length=1, max_length=MOST_NAMES)]
     timeout: Seconds | None = None
@@ -62,7 +68,10 @@ class WaitKeys(_Keys):
 
 
 class RunKeys(_Keys):
-    """One child run, or one for each list item. See ``RunNode``."""
+    """The child runs that a node starts: one, or one for each item of the list ``for_each``.
+
+    ``RunNode`` explains the keys.
+    """
 
     flow: Name
     goal: str | None = None
@@ -88,9 +97,9 @@ class RunKeys(_Keys):
 class NodeKeys(_Keys):
     """One node of a ring.
 
-    One of five keys says what the node does: ``flow`` names a function or flow, ``run`` starts
-    other runs, ``sleep`` has a time, ``until`` names a value that holds a time, ``wait_for`` names
-    signals.
+    One of five keys says what the node does. ``flow`` names a function or subflow, and ``run``
+    starts other runs. ``sleep`` waits for a number of seconds, ``until`` waits for the point in
+    time in the value that it names, and ``wait_for`` waits for signals.
     """
 
     name: Name
@@ -145,9 +154,10 @@ class _RingKeys(_FlowKeys):
 
 
 class CircularKeys(_RingKeys):
-    """``flow: circular``.
+    """The keys of a flow file with ``flow: circular``.
 
-    A subflow is a choice of registered commands. A node may name it as its ``flow``.
+    ``subflows_config`` has the subflows, each of which executes one of its registered commands. The
+    key ``flow`` of a node may name a subflow.
     """
 
     flow: Literal["circular"]
@@ -156,9 +166,10 @@ class CircularKeys(_RingKeys):
 
 
 class ControllerExecutorKeys(_RingKeys):
-    """``flow: controller_executor``.
+    """The keys of a flow file with ``flow: controller_executor``.
 
-    Its commands are those named under Executor, and the tools of the servers in ``mcp_servers``.
+    The flow's commands are those named under Executor, and the tools of the servers in
+    ``mcp_servers``.
     """
 
     flow: Literal["controller_executor"]
@@ -173,7 +184,10 @@ class ControllerExecutorKeys(_RingKeys):
 
 
 class BranchingKeys(_FlowKeys):
-    """``flow: branching``: executes the one command that the inputs name."""
+    """The keys of a flow file with ``flow: branching``.
+
+    The flow executes one command, which the inputs of the run name.
+    """
 
     flow: Literal["branching"]
     subflows_config: dict[str, CommandConfig] | list[str]
@@ -201,9 +215,15 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def answer_of(answer: Kind | Mapping[str, InputKeys], faults: FileFaults) -> Any:
-    """Return the answer type that a flow file describes by one word or by its fields.
+    """Return the answer type that a flow file describes.
 
     Faults of the file's keys are added to ``faults``.
+
+    Args:
+        answer: One word such as ``string``, or the fields of an object by name.
+
+    Returns:
+        The Python type of the word, or a pydantic model with the fields.
     """
     if isinstance(answer, str):
         return _TYPES[answer]
@@ -215,6 +235,9 @@ def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseMo
     """Create a pydantic model of a submission's inputs, as a flow file describes them.
 
     Faults of the file's keys are added to ``faults``.
+
+    Args:
+        inputs: The description of each input, by name.
     """
     fields = _fields_of("inputs", inputs, faults)
     return create_model("Inputs", __config__=ConfigDict(protected_namespaces=()), **fields)
@@ -223,7 +246,14 @@ def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseMo
 def _fields_of(
     place: str, described: Mapping[str, InputKeys], faults: FileFaults
 ) -> dict[str, Any]:
-    """Return the fields of a model, as the key ``inputs`` or ``answer`` (``place``) describes."""
+    """Return the fields of a pydantic model, by name, for the key ``inputs`` or ``answer``.
+
+    Faults are added to ``faults``. A field with an invalid name is left out.
+
+    Args:
+        place: The key: ``inputs`` or ``answer``.
+        described: The descriptions in the file, by name.
+    """
     what = "input" if place == "inputs" else "entry of the answer"
     fields: dict[str, Any] = {}
     for name, keys in described.items():

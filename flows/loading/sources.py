@@ -1,4 +1,4 @@
-"""YAML files as a source of the registry."""
+"""The registry's source of flows in YAML files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def add_directory(path: Path, shipped: bool = False) -> None:
     The next ``make`` or ``registered`` searches it. It need not exist.
 
     Args:
-        shipped: whether the flows come with Perdure. Your own flow of the same name replaces one.
+        shipped: whether the flows come with Perdure. Your own flow of the same name replaces a
+            shipped one.
     """
     _directories.add(path, shipped)
     registry.add_source(_files)
@@ -30,7 +31,8 @@ def register_file(path: Path) -> YamlFlow:
     """Read a YAML file again, and register its flow.
 
     Raises:
-        InvalidFlow: the flow cannot be registered; ``InvalidFlowFile`` if the file is not valid.
+        InvalidFlow: the flow cannot be registered.
+        InvalidFlowFile: the file is not a valid flow.
     """
     written = _directories.read(path, again=True)
     registry.keep(written.name, written)

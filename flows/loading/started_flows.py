@@ -1,4 +1,4 @@
-"""Flows that start other flows: which ones, and whether they do nothing but start each other."""
+"""Check of the flows that a flow starts: are they known, and do they only start each other?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class _Starts(NamedTuple):
     """The flows that a flow must start.
 
     Attributes:
-        each: whether it starts all of them. Otherwise its controller chooses one.
+        flows: the names of the started flows.
+        each: whether the flow starts all of them. Otherwise its controller chooses one.
     """
 
     flows: Sequence[str]
@@ -28,12 +29,13 @@ class _Starts(NamedTuple):
 
 
 def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
-    """Return the faults of the flows that a flow starts, each at its line.
+    """Return a fault for each started flow that is unknown or leads to nothing but itself.
 
-    All flows must have been loaded before.
+    A started flow that is itself invalid is skipped. All flows must have been loaded before.
 
     Args:
-        name: of the starting flow. Empty if that is not known.
+        name: the name of the starting flow. If it is empty, only unknown flows are faults.
+        starts: the started flows, with the lines that name them.
     """
     faults = []
     for start in starts:
@@ -63,7 +65,10 @@ def faults_of(name: str, starts: Sequence[FlowStart]) -> list[FileFault]:
 
 
 def started_by(flow: Flow) -> list[str]:
-    """Return the names of the flows that a flow's commands and nodes start."""
+    """Return the names of the flows that a flow's commands and nodes start.
+
+    Only ``CircularFlow`` and ``ControllerExecutorFlow`` have such commands and nodes.
+    """
     commands = flow.offered().values() if isinstance(flow, ControllerExecutorFlow) else ()
     functions = [spec.function for spec in commands]
     nodes = [node.flow for node in flow.topology] if isinstance(flow, CircularFlow) else []
@@ -72,13 +77,14 @@ def started_by(flow: Flow) -> list[str]:
 
 
 def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the circle to which a path of starts must lead.
+    """Return a circle of flows to which a path of starts must lead.
 
     Args:
-        path: names of flows, of which each starts the next.
+        path: names of flows. Each starts the next.
 
     Returns:
-        The path, closed by a flow that it already has. None if it can also lead elsewhere.
+        The path, extended until it ends with a flow that it already has. None if the last flow of
+            the path can end without a circle.
     """
     if path[-1] in path[:-1]:
         return path
@@ -93,7 +99,11 @@ def _circle(path: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _starts(name: str) -> _Starts | None:
-    """Return the flows that a flow must start. None if it need not, or is not known here."""
+    """Return the flows that a flow must start.
+
+    Returns:
+        None if the flow can run without starting another, or is unknown or invalid here.
+    """
     try:
         flow = registry.make(name)
     except InvalidFlow:

@@ -1,7 +1,7 @@
-"""Validation of a file's keys: pydantic's errors become sentences for the author of the file.
+"""Validation of a file's keys. Errors of pydantic become sentences for the file's author.
 
-A fault that was reported is removed from a copy of the file's data, so that further faults can be
-found.
+A value with a reported fault is removed or replaced in a copy of the file's data, so that further
+faults can be found.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _FILLERS: dict[str | int, Any] = {"controller": "person", "subflows_config": [],
 
 
 def nearest(name: object, names: Iterable[str]) -> str | None:
-    """Return the name that was probably meant. None if no name is similar."""
+    """Return the most similar name, which was probably meant. None if no name is similar."""
     return next(iter(difflib.get_close_matches(str(name), sorted(names), n=1)), None)
 
 
 def meant_shape(data: Mapping[str, Any]) -> str | None:
-    """Return the shape that a flow file probably means. Its key ``flow`` is missing or wrong.
+    """Return the shape (``circular``, ...) that a flow file probably means.
 
-    It is the shape with a very similar name, else the shape that fits the keys best.
+    Its key ``flow`` is missing or wrong. The result is the shape with a very similar name, else the
+    shape that fits the other keys best.
 
     Returns:
         None if several shapes fit equally well.
@@ -43,14 +44,17 @@ def meant_shape(data: Mapping[str, Any]) -> str | None:
 
 
 def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
-    """Remove a wrong value from a copy of a flow file's data, or add a missing one.
+    """Remove or replace a wrong value in a copy of a flow file's data.
+
+    If the value is missing, add one.
 
     Args:
+        data: The copy, which is changed in place.
         place: The path of the value.
         kinds: The types of pydantic's errors about the value.
 
     Returns:
-        False if the data has no such path.
+        False if the data has no such path, and was not changed.
     """
     if not place:
         return False
@@ -69,10 +73,16 @@ def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
 
 
 def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | None:
-    """Move the value of the misspelt key at ``place`` to the probable key of ``model``.
+    """Move the value of a misspelt key to the most similar key of a model.
+
+    Args:
+        data: The data, which is changed in place.
+        place: The path of the misspelt key.
+        model: The model of the keys at this path.
 
     Returns:
-        The probable key. None if no key is similar, or the similar key exists too.
+        The most similar key. None if no key is similar, or if the data already has it. The data is
+            then unchanged.
     """
     container = _at(data, place[:-1])
     near = nearest(place[-1], model.model_fields)
@@ -83,7 +93,11 @@ def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | 
 
 
 def _misfits(data: Mapping[str, Any], model: type[BaseModel]) -> int:
-    """Return how many keys a shape does not know or lacks."""
+    """Return the number of keys by which the data does not fit a shape.
+
+    They are the keys that the shape does not know, and the required keys that are missing. A
+    misspelt key counts as the most similar key.
+    """
     meant = {nearest(key, model.model_fields) for key in data}
     missing = [
         key
@@ -106,9 +120,10 @@ def _filler(place: Place) -> Any:
 
 
 def _unnamed(position: str | int) -> dict[str, Any]:
-    """Return a node's data with a unique valid name.
+    """Return the data of a node that has only a unique valid name.
 
-    It replaces a node whose name is wrong. No run ever contains it, since such a flow is not made.
+    It replaces a node with a wrong name. No run ever contains it, because a flow with faults is
+    never made.
     """
     return {"name": f"unnamed.{position}"}
 
@@ -118,11 +133,13 @@ _SECRET = frozenset({"env", "headers", "url"})
 
 
 def read_keys(data: dict[str, Any], faults: FileFaults) -> Keys:
-    """Validate a flow file's keys, and record the faults. A key may be missing, unknown or wrong.
+    """Validate the keys of a flow file. Faults are added to ``faults``.
+
+    A key may be missing, unknown or wrong.
 
     Returns:
         The keys without the wrong ones, so that the names in the rest can be checked too.
-        ``faults.blamed`` has the paths that differ from the file.
+            ``faults.blamed`` has the paths at which the result differs from the file.
 
     Raises:
         InvalidFlowFile: The rest of the file cannot be checked.
@@ -158,16 +175,18 @@ def _mended(
     model: type[BaseModel],
     faults: FileFaults,
 ) -> bool:
-    """Record pydantic's errors as faults of a flow file, and remove the wrong values.
+    """Record pydantic's errors as faults of a flow file, and mend the wrong values.
 
-    An error around or inside something that was removed earlier is only a consequence of that, and
-    is not recorded.
+    An error around or inside a value that was removed or replaced earlier is a consequence of that,
+    and is not recorded.
 
     Args:
-        wrong: The errors by the path of the value.
+        data: The data, which is changed in place.
+        wrong: The errors, by the path of the value.
+        model: The model of the file's shape.
 
     Returns:
-        False if a wrong value could not be removed.
+        False if a wrong value could not be removed or replaced.
     """
     before = set(faults.blamed)
     kinds = {place: {str(fault["type"]) for fault in errors} for place, errors in wrong.items()}
@@ -193,9 +212,10 @@ def _mended(
 
 
 def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[Any]]:
-    """Return pydantic's errors by the path of the value. They are about the data of a flow file.
+    """Return pydantic's errors about a flow file's data, by the path of the value.
 
-    If a value may be of several kinds, only the errors for its actual kind are returned.
+    If a value may be of several types, pydantic reports errors for each type. Only the errors for
+    the actual type are returned.
     """
     errors: dict[Place, list[Any]] = {}
     for fault in error.errors(include_url=False):
@@ -220,8 +240,11 @@ def _is_other_kind(fault: Any) -> bool:
 def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[str | int]:
     """Yield the steps of an error's path that exist in the data.
 
-    A missing key at the end of the path is included. The remaining steps of pydantic's path name
-    the tried kind of value.
+    A missing key at the end of the path is included. Other steps are left out: they are pydantic's
+    names of the types that it tried.
+
+    Args:
+        missing: Whether the error is that the last key is missing.
     """
     for number, step in enumerate(steps):
         if (
@@ -259,7 +282,11 @@ def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
 
 
 def _instead(fault: Any, place: Place) -> str:
-    """Return the end of a fault's sentence, with the wrong value. Empty if it may be a secret."""
+    """Return the end of a fault's sentence, which shows the wrong value.
+
+    Returns:
+        An empty text if the value may be a secret, or if the fault is not about the value.
+    """
     if fault["type"] in ("extra_forbidden", "missing", "told_in_full") or _SECRET.intersection(
         place
     ):

@@ -1,4 +1,4 @@
-"""The class YamlFlow: a flow that was read from a file."""
+"""``YamlFlow``: a flow that was read from a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from perdure.flows.rounds.registry import WrittenFlow
 
 @dataclass(frozen=True)
 class FlowStart:
-    """A place in a file that names a started flow."""
+    """The position in a file at which the name of a started flow is written.
+
+    Attributes:
+        flow: The name of the started flow.
+        file: The file's path, for people.
+        line: The line, counted from 1.
+        key: The path of the key. Empty in a Python file.
+    """
 
     flow: str
     file: str
@@ -23,14 +30,15 @@ class FlowStart:
 
 @dataclass(frozen=True)
 class YamlFlow(WrittenFlow):
-    """A flow in a file. A call returns a new flow object, which every round needs.
+    """A flow in a file. A call returns a new flow object, because every round needs its own.
 
     Attributes:
         path: Absolute path of the file.
-        name: The ``name`` in the file, by default the file's name.
-        factory: Makes a fresh flow object.
-        shipped: Whether the file comes with Perdure. A user's flow of this name then replaces it.
-        starts: The places in the file that name flows to start.
+        name: The ``name`` in the file, by default the file's name without its suffix.
+        factory: Makes a new flow object.
+        shipped: Whether the file comes with Perdure. If so, a user's flow of the same name replaces
+            it.
+        starts: The positions in the file that name flows to start.
     """
 
     path: Path

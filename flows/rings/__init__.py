@@ -1,1 +1,1 @@
-"""The shapes that flows are built in: controller and executor, ring, branch."""
+"""The shapes of flows: a ring of nodes, controller and executor, and branches."""

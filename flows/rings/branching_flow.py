@@ -1,4 +1,4 @@
-"""BranchingFlow, which carries out the command named by its input."""
+"""BranchingFlow, a flow that carries out the command that its input names."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ TOLD_CHARACTERS = 2000
 
 
 class BranchingFlow(Flow):
-    """A flow that carries out its input's command.
+    """A flow that carries out the command that its input names.
 
-    Input ``branch`` and ``branch_input_data``, output ``branch_output_data``. Names match exactly.
-    The branches are its methods marked ``@command`` and the ``commands`` passed to it. In a
-    ring it plays a node. By itself it is a run of one round.
+    The input ``branch`` is the name of the command, and ``branch_input_data`` has its arguments.
+    The name must match exactly. The output is ``branch_output_data``. The commands are the flow's
+    methods marked ``@command`` and the ``commands`` passed to it. In a ring, the flow is the
+    function of a node. By itself, it is a flow whose runs have one round.
 
     Args:
         commands: functions, bound methods or ``CommandSpec`` objects.
-        tell_errors: whether an exception of a command becomes the output ``{"error": "ValueError:
-            its message"}``, so that the model that chose the command reads it. RetryableError,
-            RoundStopped and FatalError never do, except the FatalErrors about child runs. A
-            command's own ``@command(errors=...)`` takes precedence.
+        tell_errors: whether an exception of a command becomes the output
+            ``{"error": "ValueError: its message"}``, so that the model that chose the command reads
+            it. RetryableError, RoundStopped and FatalError never do, except the FatalErrors about
+            child runs. A command's own ``@command(errors=...)`` takes precedence.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class BranchingFlow(Flow):
 
     @property
     def missing(self) -> str | None:
-        """A sentence about the first missing dependency of the commands, or None."""
+        """A sentence about the first missing dependency of the commands. None if there is none."""
         return lacks_of(parts_of(self.branches.values()))
 
     @property
@@ -80,7 +81,11 @@ class BranchingFlow(Flow):
         return {"Branch": "executor"}
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate a run's inputs: they name a known command, which accepts their arguments."""
+        """Validate a run's inputs: the command must be known and must accept its arguments.
+
+        Raises:
+            InvalidInput: an input is missing, unknown or wrong.
+        """
         checked = super().check_inputs(inputs)
         try:
             _chosen(self.branches, checked)
@@ -89,7 +94,13 @@ class BranchingFlow(Flow):
         return checked
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out the inputs' command, and end the run with its result."""
+        """Carry out the inputs' command, and end the run with its result.
+
+        If the command returns an ``Interrupt``, the run is interrupted instead.
+
+        Raises:
+            FatalError: the command is unknown or its arguments are wrong. Nothing was carried out.
+        """
         try:
             result = self({**context.inputs}, context)
         except BadReply as error:
@@ -103,9 +114,13 @@ class BranchingFlow(Flow):
     def __call__(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Mapping[str, Any] | Interrupt | Finish:
-        """Carry out the command that the state names as ``branch``, and return its result.
+        """Carry out the command that the state names as ``branch``.
 
         The command's arguments are ``branch_input_data`` (None: no arguments).
+
+        Returns:
+            ``{"branch_output_data": result}``, or the ``Interrupt`` or ``Finish`` that the command
+            returned.
 
         Raises:
             BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
@@ -121,8 +136,21 @@ def carry_out_chosen(
 ) -> Mapping[str, Any] | Interrupt | Finish:
     """Carry out the command that a state names, as ``BranchingFlow`` does.
 
+    Args:
+        branches: the commands, by name.
+        state: the command's name as ``branch``, and its arguments as ``branch_input_data``.
+        tell_errors: as for ``BranchingFlow``. If it is False, a command in doubt without a policy
+            of its own asks a person.
+
+    Returns:
+        ``{"branch_output_data": result}``, or the ``Interrupt`` or ``Finish`` that the command
+        returned. If an exception of the command is an observation (``tell_errors``), the result is
+        this observation.
+
     Raises:
         BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
+        RoundStopped: the round was cancelled inside the command.
+        Exception: an exception of the command that is not an observation.
     """
     spec, args = _chosen(branches, state)
     try:
@@ -161,10 +189,11 @@ def _chosen(
 def choose(
     branches: Mapping[str, CommandSpec], name: Any, args: Any, also: Sequence[str] = ()
 ) -> tuple[CommandSpec, Mapping[str, Any]]:
-    """Return a command and its arguments, after the command has validated them.
+    """Return the command named ``name`` and its arguments, after validation.
 
     Args:
-        also: names that are known in addition to ``branches``, for the error text.
+        branches: the commands, by name.
+        also: other known names, which the error text may suggest.
 
     Raises:
         BadReply: the command is unknown, or the arguments are wrong.
@@ -181,7 +210,7 @@ def choose(
 
 
 def told(error: BaseException) -> dict[str, str]:
-    """Convert a command's exception to an observation: ``{"error": "ValueError: its message"}``.
+    """Return a command's exception as an observation: ``{"error": "ValueError: its message"}``.
 
     If a child run failed, the observation also has the child's id as ``run``.
     """

@@ -1,6 +1,7 @@
-"""The queue of calls from one reply.
+"""The queue of the calls in one reply of a controller.
 
-The first call is decided at once. The others wait in the run's values, and each becomes a turn.
+The first valid call is the decision of the round. The other calls wait in the run's values. Each
+call becomes a turn.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class QueuedCall:
     """The next call of a reply.
 
     Attributes:
-        command: the command to carry out (or ``finish``), or None if no call is left.
-        refused: the turns of earlier calls that cannot be carried out, each answered with its
-            error.
+        command: the command to carry out (or ``finish``). None if no call is left.
+        refused: a turn for each invalid call before ``command``, with the call's error as
+            observation.
         waiting: the calls that follow, as JSON data.
     """
 
@@ -34,7 +35,10 @@ class QueuedCall:
 def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mapping[str, Any]]:
     """Convert a reply's calls to JSON data, in order, so that they can be stored.
 
-    The data of a call for which ``check`` raises BadReply has the error.
+    Args:
+        reply: the calls.
+        check: returns the command of a call, or raises BadReply. The data of the call then has the
+            error. So has the data of a call beyond the first ``MOST_CALLS``.
     """
     return [_call(item, check, place) for place, item in enumerate(reply)]
 
@@ -43,7 +47,7 @@ def take(waiting: Sequence[Mapping[str, Any]]) -> QueuedCall:
     """Take the next valid call from a reply's waiting calls.
 
     Returns:
-        The call, the refused calls before it, and the calls that still wait.
+        The call, the invalid calls before it, and the calls that still wait.
     """
     refused: list[Turn] = []
     for place, call in enumerate(waiting):
@@ -72,7 +76,7 @@ def _call(item: Any, check: Callable[[Any], Command], place: int) -> Mapping[str
 
 
 def data_of(command: Command) -> dict[str, Any]:
-    """Convert a called command to JSON data. ``command_of`` converts it back."""
+    """Convert a command to JSON data. ``command_of`` converts the data back."""
     data = {
         "name": command.name,
         "args": dict(command.args),
@@ -84,10 +88,9 @@ def data_of(command: Command) -> dict[str, Any]:
 
 
 def command_of(call: Mapping[str, Any]) -> Command | None:
-    """Convert the data of a model's call to a command.
+    """Convert the data of a call to a command.
 
-    Returns:
-        None if the call could not be read as a command.
+    None if the call could not be read as a command.
     """
     if "name" not in call:
         return None
@@ -109,5 +112,8 @@ def decided_by(values: Mapping[str, Any]) -> Command:
 
 
 def values_of_call(command: Command) -> dict[str, Any]:
-    """Return the value ``_call``: id and position of the tool call that a command answers."""
+    """Return the run's value ``_call``: id and position of the tool call that asks for a command.
+
+    The value is None if the command has neither.
+    """
     return {"_call": [command.call, command.part] if command.call or command.part else None}

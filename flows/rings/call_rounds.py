@@ -1,4 +1,7 @@
-"""Rounds that carry out the calls of a reply: one here, several in child runs, one in a child."""
+"""Rounds that carry out the calls of a reply.
+
+One call is carried out in this run, several calls each in a child run.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,13 @@ from perdure.flows.rounds.flow import title
 
 
 def play_one(flow: ControllerExecutorDefinition, node: str, context: RoundContext) -> Outcome:
-    """Play a round, and handle a bad reply of the controller. A bad reply names no valid command.
+    """Run a round, and handle a bad reply of the controller. A bad reply names no valid command.
 
-    If the controller reads errors, the bad reply goes back to it as a turn. If code decides,
-    the run ends errored.
+    If the controller reads errors, the bad reply goes back to the controller as a turn.
+
+    Raises:
+        CodeDoesNotFit: the reply is bad, and the controller does not read errors.
+        FatalError: the reply is bad, and it is the last of ``max_bad_replies`` in succession.
     """
     if node == "Executor" and context.committed.get(TOGETHER):
         return _play_calls(flow, context)
@@ -76,9 +82,10 @@ def play_one(flow: ControllerExecutorDefinition, node: str, context: RoundContex
 
 
 def _with_approvers(flow: ControllerExecutorDefinition, outcome: Outcome) -> Outcome:
-    """Return an outcome with the approvers of its approval, if any.
+    """Return an outcome. If it asks for an approval, it also names the approvers.
 
-    Approvers are the people who may give the approval that the outcome asks for.
+    Approvers are the people who may give the approval. The outcome is returned unchanged if it asks
+    for no approval, or if anyone may give it.
     """
     if (
         flow.approvers == "anyone"
@@ -95,7 +102,12 @@ def _with_approvers(flow: ControllerExecutorDefinition, outcome: Outcome) -> Out
 
 
 def play_call(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play the only round of a child run that carries out one call of its parent's reply."""
+    """Run the only round of a child run that carries out one call of its parent's reply.
+
+    Raises:
+        CodeDoesNotFit: the call names no valid command, and the controller does not read errors.
+        FatalError: the command returned ``Renew``.
+    """
     try:
         with playing(context.cancelled):
             outcome = CircularFlow.play(flow, "Executor", altered(context, reserved=flow.reserved))
@@ -118,9 +130,13 @@ def play_call(flow: ControllerExecutorDefinition, context: RoundContext) -> Outc
 
 
 def _play_calls(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play several calls of a reply: start a run for each, and wait. This is the Executor's round.
+    """Start a child run for each of several calls of a reply, and wait for them.
+
+    This is a round of the Executor. If the child runs cannot be started, the first call is carried
+    out in this run (``_play_alone``).
 
     Raises:
+        Parked: the child runs have not ended yet.
         ChildFailed: a call failed, and the controller does not read errors.
     """
     values = context.committed
@@ -142,9 +158,9 @@ def _play_calls(flow: ControllerExecutorDefinition, context: RoundContext) -> Ou
 
 
 def _play_alone(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Carry out the first of several calls in this run, as no child runs can be started.
+    """Carry out the first of several calls in this run, because no child runs can be started.
 
-    The other calls follow in rounds of their own.
+    The other calls are carried out in later rounds.
     """
     committed = {**context.committed, TOGETHER: 0}
     outcome = play_one(flow, "Executor", altered(context, committed=committed))
@@ -162,9 +178,12 @@ def _join_calls(
     ends: Iterable[Ended],
     context: RoundContext,
 ) -> Outcome:
-    """Return the outcome of concurrent calls, with a turn for each.
+    """Return the outcome of concurrent calls, with a turn for each call.
 
-    Each run that has ended is charged to the budget of its command.
+    Each call is charged to the budget of its command, if the command has a budget.
+
+    Args:
+        ends: the endings of the calls' child runs.
     """
     joined = join(calls, ends, partial(_observes, flow))
     for call_data in calls:
@@ -184,6 +203,6 @@ def _join_calls(
 
 
 def _observes(flow: ControllerExecutorDefinition, command: str) -> bool:
-    """Return whether the controller observes a command's exception."""
+    """Return whether an exception of this command becomes an observation of the controller."""
     spec = flow.offered().get(command)
     return flow.tells_errors if spec is None else spec.is_observed(flow.tells_errors)

@@ -1,4 +1,4 @@
-"""CircularFlow, a ring of named nodes. It repeats until a node ends the run.
+"""CircularFlow, a ring of named nodes. The ring repeats until a node ends the run.
 
 Interfaces are functions that convert between the ring's state and a node. They have names, so that
 configuration can refer to them.
@@ -31,7 +31,7 @@ _interfaces: Names[Transform] = Names("interface")
 def interface(name: str) -> Callable[[Transform], Transform]:
     """Register a function that converts between a ring's state and a node.
 
-    It takes a dict and returns a dict. Configuration refers to it by ``name``.
+    The function takes a dict and returns a dict. Configuration refers to the function by ``name``.
 
     Raises:
         InvalidFlow: another function has the name.
@@ -41,6 +41,8 @@ def interface(name: str) -> Callable[[Transform], Transform]:
 
 def resolve(value: Interface) -> Transform:
     """Return the conversion function of an interface setting.
+
+    None is the function that copies the dict.
 
     Raises:
         InvalidFlow: ``value`` is no interface. The message names the nearest known interface or
@@ -111,16 +113,17 @@ class Node:
 
     Attributes:
         name: unique in its ring.
-        flow: the player of the node: a function of the flow's state (a dict) and the context, a
+        flow: the function of the node: a function of the flow's state (a dict) and the context, a
             coroutine function, a ``BranchingFlow``, or the name of a method of the flow. It returns
             a mapping, ``Finish``, ``Command``, ``Interrupt`` or ``Renew``.
         goal: the purpose of this node. The node gets it as ``node_goal``.
         input_interface: applied to the flow's state before the node sees it.
         output_interface: applied to the mapping that the node returns.
-        reset: the node starts clean at each visit. It sees an empty history, and its remembered
-            values are dropped after the visit.
-        role: the workers that play the node.
-        retry: when its failed rounds are retried. The flow's policy completes it.
+        reset: whether each visit of the node starts clean. The node then sees an empty history, and
+            its remembered values are dropped after the visit.
+        role: the role of the workers that run the node.
+        retry: the retry policy of the node's rounds. The flow's policy supplies the settings that
+            it lacks.
     """
 
     name: str
@@ -175,7 +178,10 @@ class CircularFlow(Flow):
     )
 
     def __init__(self, **settings: Any) -> None:
-        """Create a ring of nodes. The settings override those of the class.
+        """Create a ring of nodes.
+
+        Args:
+            settings: attributes that override those of the class.
 
         Raises:
             InvalidFlow: a setting is unknown, or the definition contradicts itself.
@@ -193,7 +199,7 @@ class CircularFlow(Flow):
         """Raise InvalidFlow if this ring's nodes or settings are not valid.
 
         Raises:
-            InvalidFlow: two nodes have the same name, a node cannot be played, an interface is
+            InvalidFlow: two nodes have the same name, a node has no function, an interface is
                 unknown, or ``early_exit_key`` is not a name.
         """
         names = [node.name for node in self.topology]
@@ -229,11 +235,16 @@ class CircularFlow(Flow):
 
     @property
     def fork_nodes(self) -> Sequence[str]:
-        """All nodes if events record changed values (``record_values``), else none."""
+        """All nodes if ``record_values`` is set, else none. Events then record changed values."""
         return tuple(self.nodes) if self.record_values else ()
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Play a round: call the node's function with the ring's state, and return the outcome."""
+        """Run a round: call the node's function with the ring's state, and return the outcome.
+
+        Raises:
+            FatalError: the ring has no such node, or the node returned something that it must not
+                return.
+        """
         place = self._place(node)
         seen = altered(context, history=EMPTY_HISTORY, remembered={}) if place.reset else context
         state = dict(resolve(place.input_interface)(self.state_for(place, context)))
@@ -247,14 +258,14 @@ class CircularFlow(Flow):
         return self.settle(place, context, self.output_of(place, result))
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return a node's retry policy, completed by the flow's."""
+        """Return a node's retry policy. The flow's policy supplies the settings that it lacks."""
         own = next((place.retry for place in self.topology if place.name == node), None)
         return own.over(self.retry) if own is not None else self.retry
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
         """Return the ring's state for a node: the run's inputs, its goal and its named values.
 
-        The input interface of the node has not been applied to it yet.
+        The input interface of the node is not yet applied to the state.
         """
         values = {name: value for name, value in context.values.items() if not name.startswith("_")}
         goal = {"node_goal": place.goal} if place.goal else {}
@@ -264,7 +275,7 @@ class CircularFlow(Flow):
         """Convert a node's return value to named values for the run.
 
         Raises:
-            FatalError: a node may not return this.
+            FatalError: the value has a type that a node must not return, or a reserved name.
         """
         if isinstance(result, Finish):
             return {
@@ -289,7 +300,7 @@ class CircularFlow(Flow):
     def settle(
         self, place: Node, context: RoundContext, output: Mapping[str, Any]
     ) -> Advance | End:
-        """End the run on an early exit, else advance to the next node."""
+        """Return the end of the run on an early exit, else the advance to the next node."""
         values = {**({} if place.reset else context.remembered), **output}
         if output.get(self.early_exit_key):
             state = {**context.committed, **values}
@@ -300,7 +311,7 @@ class CircularFlow(Flow):
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """Return the end of a run that used up its cycles. Its status is ``unfinished``.
 
-        Its answer and output come from the ring's state.
+        The answer and the output come from the ring's state.
         """
         state = {**values, "status": "unfinished"}
         return End(state.get("answer"), self._output(state))
@@ -316,7 +327,11 @@ class CircularFlow(Flow):
 
 
 def _check_reserved(flow: Flow, node: str, did: str, names: Iterable[str]) -> None:
-    """Raise FatalError if one of ``names`` is reserved for the flow. ``did`` is for the error."""
+    """Raise FatalError if one of ``names`` is reserved for the flow.
+
+    Args:
+        did: the verb of the error text, such as ``returned``.
+    """
     for name in names:
         if str(name).startswith("_"):
             raise FatalError(

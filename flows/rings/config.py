@@ -41,7 +41,7 @@ FINISH_DESCRIPTION = (
 
 
 class FinishConfig(StrictModel):
-    """The command with which a controller ends the run.
+    """The configuration of ``finish``, the command with which a controller ends the run.
 
     Its arguments are validated like the arguments of any other command.
     """
@@ -57,7 +57,7 @@ class FinishConfig(StrictModel):
         return names
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate and return the arguments of the command ``finish``. The command ends the run.
+        """Validate the arguments of the command ``finish``, and return them.
 
         Raises:
             BadReply: the names of the arguments are not exactly ``input_args``.
@@ -77,10 +77,10 @@ class FinishConfig(StrictModel):
     def schema_of_command(self, answer: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the command ``finish`` as a tool definition for models.
 
-        It has the form of ``CommandSpec.schema``.
+        The definition has the form of ``CommandSpec.schema``.
 
         Args:
-            answer: the JSON schema of the answer. None accepts any.
+            answer: the JSON schema of the answer. None accepts any answer.
         """
         properties: dict[str, Any] = {name: {} for name in self.input_args}
         parameters = {
@@ -100,7 +100,7 @@ class FinishConfig(StrictModel):
 class ControllerConfig(StrictModel):
     """The section ``Controller`` of a flow's configuration.
 
-    In a file it also holds the settings of the controller that the file names.
+    In a YAML file, the section also has the settings of the controller that the file names.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -148,10 +148,10 @@ _OF_CHILD = ("budgets", "deadline", "max_rounds", "labels", "on_failure")
 
 
 class CommandConfig(CommandOptions):
-    """One command's configuration.
+    """The configuration of one command.
 
-    With ``flow``, the command is another flow. See ``flow_command``. With ``sandbox``, the command
-    is ``run_shell``.
+    If it has the key ``flow``, the command starts a run of that flow (``flow_command``). The key
+    ``sandbox`` is for the command ``run_shell``.
     """
 
     flow: str | None = None
@@ -173,12 +173,15 @@ class CommandConfig(CommandOptions):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The options of a command and its sandbox, for ``CommandSpec.configured``."""
+        """The options that the configuration sets, for ``CommandSpec.configured``.
+
+        The container of ``sandbox`` is one of them.
+        """
         sandbox = {} if self.sandbox is None else {"sandbox": self.sandbox.made()}
         return {**super().said, **sandbox}
 
     def flow_command(self, name: str) -> CommandSpec | None:
-        """Return the command that starts this configuration's flow.
+        """Return the command that starts a run of the configuration's flow.
 
         None if the configuration names no flow.
 
@@ -193,7 +196,10 @@ class CommandConfig(CommandOptions):
 
 
 class ExecutorConfig(StrictModel):
-    """The section ``Executor``: the offered commands. Empty offers all commands of the flow."""
+    """The section ``Executor``: the offered commands.
+
+    If it names no command, all commands of the flow are offered.
+    """
 
     subflows_config: dict[str, CommandConfig] | list[str] = Field(default=[])
     retry: RetryConfig | None = None
@@ -213,7 +219,7 @@ class SubflowsConfig(StrictModel):
 
 
 class ControllerExecutorConfig(StrictModel):
-    """A flow's whole configuration. A key that is not set leaves the flow's own setting."""
+    """The whole configuration of a flow. A key that is not set leaves the flow's own setting."""
 
     name: str = "CtrlEx"
     description: str = DESCRIPTION
@@ -232,8 +238,10 @@ class ControllerExecutorConfig(StrictModel):
 def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> ControllerExecutorConfig:
     """Validate the configuration of a ``ControllerExecutorFlow``, and return its model.
 
+    A ``ControllerExecutorConfig`` is returned unchanged.
+
     Raises:
-        InvalidFlow: naming each key that is unknown or wrong.
+        InvalidFlow: a key is unknown or wrong. The message names each such key.
     """
     if isinstance(data, ControllerExecutorConfig):
         return data
@@ -250,9 +258,9 @@ def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> Controlle
 
 
 def _check_controller(config: ControllerConfig) -> None:
-    """Raise InvalidFlow if a controller's configuration in Python has unread keys.
+    """Raise InvalidFlow if a controller's configuration in Python has unknown keys.
 
-    In Python the controller is an object, which has its own settings.
+    In Python the controller is an object with settings of its own, so nothing would read such keys.
     """
     unknown = sorted(config.model_extra or {})
     if unknown:

@@ -1,6 +1,7 @@
-"""ControllerExecutorFlow, a ring of two nodes: one decides the next command, one carries it out.
+"""ControllerExecutorFlow, a ring of two nodes: controller and executor.
 
-The run ends when the controller answers with ``finish``.
+The Controller decides the next command, and the Executor carries it out. The run ends when the
+controller decides on ``finish``.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def choose_command(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Command | Finish | Interrupt | QueuedCall | Turn:
-        """Play the Controller's round: get the controller's decision, and check it.
+        """Run the Controller's round: get the controller's decision, and check it.
 
-        A decision may be a list of calls. Each of them is checked.
+        If the decision is a list of calls, each call is checked.
 
         Raises:
             BadReply: the decision names no command that can be carried out.
@@ -94,7 +95,7 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def carry_out(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Mapping[str, Any] | Interrupt | Finish:
-        """Play the Executor's round: carry out the command that the controller has chosen.
+        """Run the Executor's round: carry out the command that the controller has chosen.
 
         Raises:
             BadReply: the command is unknown or its arguments are wrong. Nothing was carried out.
@@ -108,10 +109,10 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         return carry_out_chosen(offered, state, context, self.tells_errors)
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Play a round of a node of the ring.
+        """Run a round of a node of the ring.
 
-        A node after the Executor sees, and may change, a turn that is not in the history yet. The
-        Controller reads messages from people to the run.
+        The Controller reads messages from people to the run. A node after the Executor sees, and
+        may change, the turn of the last command, which is not in the history yet.
         """
         if node == "Controller":
             return hear_and_play(self, context)
@@ -124,16 +125,16 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
         return with_values(outcome, after_replies(context))
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
-        """Return the ring's state with the last command's result.
+        """Return the ring's state with the last command's result as ``observation``.
 
-        The history keeps this ``observation``, so it is not stored a second time as a value.
+        The observation comes from the history, so it is not stored a second time as a value.
         """
         return {**super().state_for(place, context), "observation": context.observation}
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
         """Convert a node's return value to values for the run.
 
-        The command ``finish`` becomes an early exit, and the extras of a reply are kept.
+        The command ``finish`` becomes an early exit. The extras of a reply become a value too.
         """
         return output_of_round(self, place, result)
 
@@ -142,15 +143,22 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     ) -> Advance | End:
         """Return the outcome of a node's round, with its turn, summary and values.
 
-        The Executor's round adds a turn to the history, and a good reply resets the count of bad
-        ones. The summary is for people who watch.
+        The Executor's round adds a turn to the history. A good reply resets the count of bad
+        replies. The summary is for people who watch the run.
         """
         return settle_round(self, place, context, output)
 
     def prompt_for(
         self, node: str, context: RoundContext, tools: bool = True
     ) -> Mapping[str, Any] | None:
-        """Return the Controller's model request. None for other nodes."""
+        """Return the model request of the Controller's round, as JSON data for people.
+
+        None for other nodes. None, too, if the class defines ``decide``, or if the controller asks
+        no model.
+
+        Args:
+            tools: whether the model can call tools.
+        """
         prompt = getattr(self.controller, "prompt_for", None)
         if node != "Controller" or self.decides() or not callable(prompt):
             return None
@@ -167,7 +175,8 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
         """Return the estimated spending of a round, by budget.
 
-        The controller estimates a decision. A command with a budget counts as one call.
+        The controller estimates the Controller's round. The Executor's round counts as one call of
+        its command, if the command has a budget.
         """
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)
@@ -181,7 +190,7 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """Return the end of a run that used up its cycles. Its status is ``unfinished``.
 
-        Its answer is a fixed sentence.
+        The answer is a fixed sentence.
         """
         answer = UNFINISHED_FLOW_ANSWER if self.decides() else UNFINISHED_ANSWER
         return End(answer, {"answer": answer, "status": "unfinished"})

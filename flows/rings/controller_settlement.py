@@ -1,4 +1,4 @@
-"""The commit of a round of the Controller or the Executor, and the next call of the same reply."""
+"""The outcome of a round of the Controller or the Executor, and the next call of the same reply."""
 
 from __future__ import annotations
 
@@ -34,8 +34,15 @@ def settle_round(
 ) -> Advance | End:
     """Return the outcome of a node's round, with its turn, summary and values.
 
-    The Executor's round adds a turn to the history, and a good reply resets the count of bad ones.
-    The summary is for people who watch.
+    The Executor's round adds a turn to the history. A good reply resets the count of bad replies.
+    The summary is for people who watch the run.
+
+    Args:
+        place: the node.
+        output: the values that the node returned.
+
+    Raises:
+        FatalError: the node's values cannot be used.
     """
     values = dict(output)
     if place.name == "Controller":
@@ -103,9 +110,10 @@ def _settle_command(
 def _decided_together(
     flow: ControllerExecutorDefinition, outcome: Advance, context: RoundContext
 ) -> Advance:
-    """Return a decision's outcome with the number of concurrent calls.
+    """Return a decision's outcome with the number of calls that run concurrently (``TOGETHER``).
 
-    They are the waiting calls that are carried out at once with the decided command.
+    These are waiting calls that are carried out at the same time as the decided command. If the
+    number is 0 and no earlier number must be cleared, the outcome is returned unchanged.
     """
     values = outcome.values
     waiting = values.get("_waiting")
@@ -125,7 +133,7 @@ def _count_together(
     waiting: Sequence[Mapping[str, Any]],
     context: RoundContext,
 ) -> int:
-    """Return how many waiting calls run at once with the first. They are calls of one reply."""
+    """Return how many waiting calls of a reply run at the same time as the reply's first call."""
     offered = flow.offered()
 
     def most(name: str) -> float:
@@ -139,9 +147,10 @@ def _count_together(
 
 
 def _check_observes(flow: ControllerExecutorDefinition, place: Node, context: RoundContext) -> None:
-    """Raise FatalError if a node before the Executor returned ``observation``.
+    """Raise FatalError if ``place``, a node that returned ``observation``, precedes the Executor.
 
-    The value could never reach the controller.
+    The controller could never see this observation. If the node is after the Executor, a worker of
+    an older release has already added the turn to the history, and a warning is logged.
     """
     names = [node.name for node in flow.topology]
     if names.index(place.name) < names.index("Executor"):
@@ -161,7 +170,10 @@ def _check_observes(flow: ControllerExecutorDefinition, place: Node, context: Ro
 
 
 def _check_decided(flow: ControllerExecutorDefinition, values: Mapping[str, Any]) -> None:
-    """Raise FatalError if the Controller's output interface removed the Executor's input."""
+    """Raise FatalError if the Controller's output interface removed the Executor's input.
+
+    The Executor needs ``command`` and ``command_args``.
+    """
     missing = [name for name in ("command", "command_args") if name not in values]
     if missing:
         left = ", ".join(name for name in values if not name.startswith("_")) or "nothing"
@@ -175,13 +187,14 @@ def _check_decided(flow: ControllerExecutorDefinition, values: Mapping[str, Any]
 def continue_reply(
     flow: ControllerExecutorDefinition, coming: Advance, context: RoundContext
 ) -> Advance | End:
-    """Return the outcome that plays a reply's next waiting calls.
+    """Return the outcome that continues with the next waiting call of a reply.
 
     Args:
-        coming: the outcome of the round, which does not consider waiting calls.
+        coming: the outcome of the round, without regard to waiting calls.
 
     Returns:
-        ``coming`` if no call waits. An ``End`` if the next call is ``finish``.
+        ``coming`` with the turns of invalid calls if no valid call waits. An ``End`` if the next
+        call is ``finish``. Otherwise an advance to the Executor with the next call as its command.
     """
     values = {**context.committed, **coming.values}
     waiting = values.get("_waiting")
@@ -221,7 +234,7 @@ def continue_reply(
 def output_of_round(flow: ControllerExecutorDefinition, place: Node, result: Any) -> dict[str, Any]:
     """Convert a node's return value to values for the run.
 
-    The command ``finish`` becomes an early exit, and the extras of a reply are kept.
+    The command ``finish`` becomes an early exit. The extras of a reply become a value too.
     """
     if isinstance(result, Turn):
         return {"_turn": result}

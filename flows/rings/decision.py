@@ -1,4 +1,4 @@
-"""The Controller's decision: the offered commands, and the check of the reply."""
+"""The Controller's decision: the offered commands, and the check of the controller's reply."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ REPLY = replace(spec_of(reply, "reply"), idempotent=True)
 def decide_and_check(
     flow: ControllerExecutorDefinition, state: Mapping[str, Any], context: RoundContext
 ) -> Command | Finish | Interrupt | QueuedCall | Turn:
-    """Play the Controller's round: get the controller's decision, and check it.
+    """Run the Controller's round: get the controller's decision, and check it.
 
-    A decision may be a list of calls. Each of them is checked.
+    Returns:
+        The decision. If it is a list of calls, each call is checked, and the result is the first
+        valid call with the waiting ones. A ``Turn`` is returned unchecked.
 
     Raises:
-        BadReply: the decision names no command that can be carried out.
+        BadReply: the decision names no command that can be carried out, or its answer is not of the
+            flow's type.
     """
     full = with_commands(flow, context, str(state.get("node_goal") or ""))
     decided = call(flow.decide, full, full)
@@ -49,13 +52,17 @@ def decide_and_check(
 def with_commands(
     flow: ControllerExecutorDefinition, context: RoundContext, node_goal: str = ""
 ) -> RoundContext:
-    """Return the round's context with the commands to choose from."""
+    """Return the round's context with the offered commands and the goal of the node."""
     asked = bool(open_asks(context))
     return altered(context, commands=Schemas(lambda: _schemas(flow, asked)), node_goal=node_goal)
 
 
 def _schemas(flow: ControllerExecutorDefinition, asked: bool) -> list[dict[str, Any]]:
-    """Return a round's tool definitions, with ``reply`` if people's questions are open."""
+    """Return the tool definitions for a round.
+
+    Args:
+        asked: whether people's questions are open. The definition of ``reply`` is then included.
+    """
     offered = flow.offered()
     return [
         *flow.schemas(),
@@ -64,13 +71,13 @@ def _schemas(flow: ControllerExecutorDefinition, asked: bool) -> list[dict[str, 
 
 
 def _checked(flow: ControllerExecutorDefinition, decision: Command, asked: bool = False) -> Command:
-    """Return a decision, after checking that this flow can carry it out.
+    """Return a decision, after the check that this flow can carry it out.
 
     Args:
-        asked: whether people's questions are open, so that ``reply`` is allowed.
+        asked: whether people's questions are open. The command ``reply`` is then allowed.
 
     Raises:
-        BadReply: this flow cannot carry out the command.
+        BadReply: this flow cannot carry out the command. The error has the command.
     """
     try:
         if decision.name == "finish":
@@ -86,9 +93,9 @@ def _checked(flow: ControllerExecutorDefinition, decision: Command, asked: bool 
 
 
 def _accepted_answer(flow: ControllerExecutorDefinition, answer: Any) -> Any:
-    """Return a controller's answer as data of the flow's type.
+    """Return a controller's answer as data of the flow's answer type.
 
-    Without a type, it is returned as it is.
+    If the flow has no answer type, the answer is returned unchanged.
 
     Raises:
         BadReply: the answer is of another type.
@@ -103,7 +110,7 @@ def _accepted_answer(flow: ControllerExecutorDefinition, answer: Any) -> Any:
 
 
 def with_reply(offered: dict[str, CommandSpec]) -> dict[str, CommandSpec]:
-    """Return the commands with ``reply`` added. A flow's own ``reply`` has precedence."""
+    """Return the commands with ``reply`` added. A ``reply`` of the flow's own is kept."""
     return {REPLY.name: REPLY, **offered}
 
 
@@ -132,7 +139,7 @@ def _next_of_reply(flow: ControllerExecutorDefinition, reply: list[Any], asked: 
 
 
 def _command_of(decision: Any) -> Command:
-    """Convert a decision in a list to a command.
+    """Convert one decision of a list to a command.
 
     Raises:
         BadReply: ``decision`` is not a command.

@@ -1,6 +1,6 @@
 """The definition of a ControllerExecutorFlow: its settings, its commands, the retry of its rounds.
 
-Other modules of this package play the rounds.
+Other modules of this package run the rounds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _in_order(names: frozenset[str]) -> Sequence[str]:
 
 
 class ControllerExecutorDefinition(CircularFlow):
-    """The settings and commands of a ControllerExecutorFlow, which documents them."""
+    """The settings and commands of a ControllerExecutorFlow. That class describes them."""
 
     name: str = "CtrlEx"
     description: str = DESCRIPTION
@@ -82,7 +82,14 @@ class ControllerExecutorDefinition(CircularFlow):
         flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None,
         **settings: Any,
     ) -> None:
-        """Create the flow from ``flow_config``. Keywords override its settings."""
+        """Create the flow from ``flow_config``. Keywords override its settings.
+
+        Args:
+            flow_config: None stands for the class attribute ``flow_config``.
+
+        Raises:
+            InvalidFlow: a key or setting is unknown, or the definition contradicts itself.
+        """
         config = read_config(self.flow_config if flow_config is None else flow_config)
         self.flow_config = config
         configured = {
@@ -103,13 +110,16 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @classmethod
     def decides(cls) -> bool:
-        """Return whether the flow's own ``decide`` chooses commands, and not a controller."""
+        """Return whether the flow's own ``decide`` chooses the commands, not a controller."""
         return cls.decide is not ControllerExecutorDefinition.decide
 
     def decide(self, context: RoundContext) -> Any:
-        """Return the next decision of the run (a command, say).
+        """Return the next decision of the run, such as a command.
 
-        By default the flow's controller decides. Override it, or pass a controller.
+        By default the flow's controller decides. Override this method, or pass a controller.
+
+        Raises:
+            InvalidFlow: the flow has no controller.
         """
         if self.controller is None:
             raise InvalidFlow(
@@ -162,9 +172,12 @@ class ControllerExecutorDefinition(CircularFlow):
         super().check_definition()
 
     def _check_approval(self, command: CommandSpec, arguments: Iterable[str]) -> None:
-        """Raise InvalidFlow if a command's approval rule names an unknown argument.
+        """Raise InvalidFlow if the approval rule of ``command`` names an unknown argument.
 
         A command that accepts any arguments, as some tools of MCP servers do, is not checked.
+
+        Args:
+            arguments: the arguments that the rule names.
         """
         schema = command.schema()["parameters"]
         known = schema.get("properties", {})
@@ -194,7 +207,7 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def own_values(self) -> Sequence[str]:
-        """The names of the values that the flow writes. A fork begins without them."""
+        """The names of the values that the flow itself writes. A fork does not copy them."""
         return _in_order(self.reserved)
 
     @property
@@ -204,7 +217,10 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def missing(self) -> str | None:
-        """A sentence about the first missing dependency of controller or commands, or None."""
+        """A sentence about the first missing dependency of controller or commands.
+
+        None if none is missing.
+        """
         return lacks_of([self.controller, *parts_of(self.offered().values())])
 
     @property
@@ -219,7 +235,11 @@ class ControllerExecutorDefinition(CircularFlow):
 
     @property
     def tells_errors(self) -> bool:
-        """Whether a command's exception becomes an observation. Otherwise it fails the round."""
+        """Whether a command's exception becomes an observation. Otherwise it fails the round.
+
+        ``reads_errors`` decides if it is set. Otherwise the controller decides. If the class
+        defines ``decide``, the result is False.
+        """
         if self.reads_errors is not None:
             return self.reads_errors
         own = type(self).decide is not ControllerExecutorDefinition.decide
@@ -251,7 +271,7 @@ class ControllerExecutorDefinition(CircularFlow):
         return {**offered, **{spec.name: spec for spec in brought if spec.name not in offered}}
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Return the commands and ``finish`` as tool definitions."""
+        """Return the commands and ``finish`` as tool definitions for models."""
         answers = self.answer_type()
         return [
             *(spec.schema() for spec in self.offered().values()),
@@ -263,7 +283,11 @@ class ControllerExecutorDefinition(CircularFlow):
         return {name: state[name] for name in (*self.output_keys, *also) if name in state}
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return a round's retry policy: that of its command, completed by node and flow."""
+        """Return the retry policy of a node's next round.
+
+        The command's policy comes first, then the policies of the node and of the flow. Each
+        supplies the settings that the one before lacks.
+        """
         policy = super().retry_of(node, values)
         parts = self.config.subflows_config
         node_retry = {"Controller": parts.Controller.retry, "Executor": parts.Executor.retry}.get(
@@ -274,7 +298,10 @@ class ControllerExecutorDefinition(CircularFlow):
         return spec.retry.over(policy) if spec is not None and spec.retry is not None else policy
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return how many seconds a round may take: its command's own limit, else the flow's."""
+        """Return the time limit of a node's next round in seconds. None for no limit.
+
+        It is the limit of the command in ``values``, else that of the flow.
+        """
         spec = self._command_of(node, values)
         return (
             spec.timeout
@@ -283,9 +310,9 @@ class ControllerExecutorDefinition(CircularFlow):
         )
 
     def _command_of(self, node: str, values: Mapping[str, Any]) -> CommandSpec | None:
-        """Return the only command of a node's next round.
+        """Return the command of a node's next round.
 
-        None if the round carries out none, or several.
+        None if the round carries out no command, or several commands.
         """
         if node != "Executor" or values.get(TOGETHER):
             return None

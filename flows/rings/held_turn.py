@@ -1,8 +1,9 @@
 """Held turns, for rings with nodes after the Executor.
 
-There a command's turn enters the history with the commit of the cycle's last node. Until then a
-node may change it for the controller (shorten it, redact it). The history never holds the original.
-See docs/internals/decisions/0031-a-turn-is-held-until-its-cycle-ends.md.
+In such a ring, the turn of a command is added to the history with the commit of the cycle's last
+node. Until then a node may change the turn for the controller (shorten it, redact it). The history
+never has the original turn. See
+docs/internals/decisions/0031-a-turn-is-held-until-its-cycle-ends.md.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> di
     """Convert a command and its result to the data of a held turn.
 
     Args:
-        artifacts: the whole of a long observation, under one name; else empty.
+        observation: the result, perhaps cut.
+        artifacts: the whole result by the name of its artifact, if the result was cut. Otherwise
+            empty.
     """
     data = {"command": data_of(command), "observation": observation}
     return {**data, "artifact": next(iter(artifacts))} if artifacts else data
 
 
 def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
-    """Return the context with the held turn last in its history."""
+    """Return the context with the held turn as the last turn of its history."""
     history = context.history
     changed = History(
         len(history) + 1,
@@ -46,7 +49,7 @@ def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
 
 
 def turn_of(held: Mapping[str, Any]) -> Turn:
-    """Convert the data of a held turn to a turn, with a person's feedback if there is any."""
+    """Convert the data of a held turn to a turn. A person's feedback is in the turn's extras."""
     command = command_of(held["command"])
     assert command is not None
     if "feedback" in held:
@@ -59,13 +62,16 @@ def amended(
 ) -> tuple[dict[str, Any], Advance | End]:
     """Apply a node's ``observation`` or feedback to the held turn.
 
-    An artifact that has the original observation is overwritten.
+    If an artifact has the original observation, the artifact is overwritten.
 
     Args:
+        held: the data of the held turn.
+        outcome: the outcome of the node.
         most: maximum characters of the observation in the history.
+        step: the step of the round, for the name of a new artifact.
 
     Returns:
-        The changed turn, and the node's outcome without ``observation``.
+        The changed data of the held turn, and the node's outcome without ``observation``.
     """
     values, changed = dict(outcome.values), dict(held)
     artifacts: dict[str, str] = {}
@@ -87,10 +93,9 @@ def amended(
 
 
 def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]) -> Advance:
-    """Return the outcome of a node while the turn stays held.
+    """Return the outcome of a node that is not the last one of the cycle.
 
-    The node is not the last one of the cycle. The outcome stores the held turn again only if the
-    turn has changed.
+    The turn stays held. The outcome stores it again only if the node has changed it.
 
     Args:
         held: the data of the held turn after the node.
@@ -102,9 +107,9 @@ def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]
 
 
 def released(outcome: Advance | End, held: Mapping[str, Any]) -> Advance | End:
-    """Return an outcome that adds the held turn to the history.
+    """Return the outcome with the held turn, which is now added to the history.
 
-    The held turn comes before the outcome's own turns. The summary shows the observation.
+    The held turn comes before the outcome's own turns. The summary shows its observation.
     """
     turn = turn_of(held)
     summary = {

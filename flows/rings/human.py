@@ -1,4 +1,4 @@
-"""Parts of a flow that involve a person.
+"""Parts of a flow that ask a person.
 
 A node asks for feedback between two commands, a command asks a question, and a controller lets a
 person decide.
@@ -25,9 +25,10 @@ def human_feedback(
 ) -> Mapping[str, Any] | Interrupt:
     """Ask a person for feedback on the last observation.
 
-    Use it as ``Node("HumanFeedback", human_feedback)``, or as ``human_feedback`` in YAML. It
-    interrupts the run. The answer becomes the value ``human_feedback``, and ``q`` ends the run with
-    the status ``unfinished``. The flow's ``early_exit_key`` must be its default.
+    Use it as ``Node("HumanFeedback", human_feedback)``, or as ``human_feedback`` in YAML. The node
+    interrupts the run. The person's answer becomes the value ``human_feedback``. The answer ``q``
+    ends the run with the status ``unfinished``, but only if the flow's ``early_exit_key`` is its
+    default.
     """
     if not context.answered:
         return Interrupt(
@@ -50,17 +51,14 @@ def ask(context: RoundContext, question: str) -> Any:
 class Person(Controller):
     """A controller that lets a person decide.
 
-    The person, or a program in their place, answers an interrupt with a reply in the form of a
-    model's: ``{"command": ..., "command_args": {...}}``.
+    The person, or a program, answers an interrupt with a reply in the form of a model's reply:
+    ``{"command": ..., "command_args": {...}}``.
     """
 
     reads_errors = True
 
     def decide(self, context: RoundContext) -> Any:
-        """Return a person's decision, or the interrupt that asks for it.
-
-        The interrupt is returned until the person has answered it.
-        """
+        """Return the person's decision, or the interrupt that asks for the decision."""
         if context.answered:
             return context.answer
         question = (

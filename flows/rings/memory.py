@@ -37,7 +37,7 @@ def memory_write(state: Mapping[str, Any], context: RoundContext) -> Mapping[str
 
 @node("memory_read")
 def memory_read(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Return the newest five memory entries as value ``recalled``, the oldest of the five first."""
+    """Return the five newest entries of ``memory`` as the value ``recalled``, oldest first."""
     return {"recalled": list(state.get("memory", []))[-RECALLED_ENTRIES:]}
 
 

@@ -1,7 +1,8 @@
-"""Concurrent calls of one reply. Each runs in its own child run.
+"""Concurrent calls of one reply. Each call is carried out in its own child run.
 
-The child is a run of the same flow. It begins at the Executor with one command and ends after this
-round. Its answer is the observation. See docs/guides/children.md.
+The child is a run of the same flow. It begins at the Executor with one command, and ends after one
+round. Its answer is the command's result, which becomes the observation. See
+docs/guides/children.md.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ _OBSERVATION, _VALUES, _FINISH = "_observation", "_values", "_finish"
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a child run for one command.
+    """The result of the child run that carried out one call.
 
     Attributes:
         observation: the command's result.
         values: the values that the command remembered.
-        finish: the values with which the command ended the run; empty if it did not.
+        finish: the values with which the command ended the run. Empty if the command did not end
+            it.
     """
 
     observation: Any = None
@@ -55,7 +57,10 @@ class CallResult:
     finish: Mapping[str, Any] = field(default_factory=dict)
 
     def packed(self) -> Any:
-        """Return this result as the child run's answer: the observation, if nothing else is set."""
+        """Return this result as the answer of the child run.
+
+        The answer is the observation itself if nothing else is set. ``of`` reads the answer.
+        """
         parts = {_VALUES: dict(self.values), _FINISH: dict(self.finish)}
         more = {name: value for name, value in parts.items() if value}
         is_ambiguous = isinstance(self.observation, dict) and _OBSERVATION in self.observation
@@ -65,14 +70,14 @@ class CallResult:
 
     @classmethod
     def of(cls, answer: Any) -> CallResult:
-        """Return the result from a child run's answer."""
+        """Return the result that a child run's answer contains (``packed``)."""
         if isinstance(answer, dict) and _OBSERVATION in answer:
             return cls(answer[_OBSERVATION], answer.get(_VALUES, {}), answer.get(_FINISH, {}))
         return cls(answer)
 
 
 def fault_of_ring(parallel_calls: int, topology: Sequence[Node]) -> str | None:
-    """Return why this ring allows no concurrent calls. None if it allows them."""
+    """Return the reason why this ring allows no concurrent calls. None if it allows them."""
     last = topology[-1].name if topology else "Executor"
     if parallel_calls == 1 or last == "Executor":
         return None
@@ -85,14 +90,15 @@ def fault_of_ring(parallel_calls: int, topology: Sequence[Node]) -> str | None:
 def count_together(
     first: Command, waiting: Sequence[Mapping[str, Any]], most: Callable[[str], float]
 ) -> int:
-    """Return how many waiting calls of a reply run at once with its first call.
+    """Return how many waiting calls of a reply run at the same time as the reply's first call.
 
-    They are counted in order, up to one of three limits: a call of ``finish``, more calls of a
-    command than ``most`` allows, or more than ``MOST_CALLED`` bytes of calls.
+    The calls are counted in order until one of three limits: a call of ``finish``, more calls of a
+    command than ``most`` allows, or more than ``MOST_CALLED`` bytes of calls. Invalid calls between
+    the others are counted too. The result is 0 if ``most`` does not allow the first call.
 
     Args:
         waiting: the calls after the first, as JSON data.
-        most: returns how many calls of a command may run at once, by the command's name.
+        most: returns how many calls of a command may run at the same time, by the command's name.
     """
     if most(first.name) < 1:
         return 0  # The run carries it out itself, or its spent budget is a person's to raise.
@@ -111,7 +117,10 @@ def count_together(
 
 
 def budget_left(context: RoundContext, name: str) -> float:
-    """Return how many calls of a command its budget leaves after this round. inf: no budget."""
+    """Return how many calls of a command its budget still allows after this round.
+
+    ``math.inf`` if the command has no budget.
+    """
     budget = context.budgets.get(f"{COMMANDS}{name}")
     if budget is None:
         return math.inf
@@ -120,7 +129,12 @@ def budget_left(context: RoundContext, name: str) -> float:
 
 
 def call_run(flow: str, call: Mapping[str, Any], context: RoundContext) -> OneRound:
-    """Return the child run for one call of a reply."""
+    """Return the child run that carries out one call of a reply.
+
+    Args:
+        flow: the name of the flow.
+        call: the call as JSON data.
+    """
     values = {name: value for name, value in context.committed.items() if not name.startswith("_")}
     return OneRound(
         flow,
@@ -142,7 +156,9 @@ def end_of_call(
     """Return the end of a call's child run, from the outcome of its only round.
 
     Args:
-        is_public: whether a value of this name can be remembered.
+        outcome: the outcome of the round, with the turn of the command.
+        is_public: returns whether a command can remember a value of this name.
+        early_exit_key: the flow's key, which is left out of the answer.
     """
     values = {name: value for name, value in outcome.values.items() if is_public(name)}
     finish: Mapping[str, Any] = {}
@@ -169,8 +185,9 @@ class JoinedCalls(NamedTuple):
 
     Attributes:
         turns: one for each call, in the order of the reply.
-        values: the values that the commands remembered, a later one over an earlier one.
-        finish: the values of the first command that ended the run; else empty.
+        values: the values that the commands remembered. If two commands remembered the same name,
+            the later command's value counts.
+        finish: the values of the first command that ended the run. Empty if no command ended it.
         failed: the number of calls that failed.
     """
 
@@ -188,12 +205,13 @@ def join(
     """Return the joined results of concurrent calls.
 
     Args:
-        calls: the calls of the reply. A call with an error has no child run.
-        ends: how the calls' child runs ended, in the order of the calls.
-        is_observed: whether the failure of a command is an observation.
+        calls: the calls of the reply. An invalid call has an error and no child run.
+        ends: the endings of the child runs, in the order of the calls.
+        is_observed: returns whether a failure of a command becomes an observation, by the command's
+            name.
 
     Raises:
-        ChildFailed: a run failed, and the failures of its command are not observations.
+        ChildFailed: a child run failed, and the failures of its command are not observations.
     """
     left = iter(ends)
     turns: list[Turn] = []
@@ -225,12 +243,16 @@ def _has_failed(observation: Any) -> bool:
 def fitted(
     turns: Sequence[Turn], waiting: Sequence[Mapping[str, Any]], step: int
 ) -> tuple[tuple[Turn, ...], dict[str, str]]:
-    """Return turns whose results fit into one round, and artifacts with the cut results.
+    """Cut the longest results, so that the turns fit into one round.
 
-    The longest results are cut, to the same length.
+    Cut results have the same length.
 
     Args:
         waiting: the calls that the round leaves for later.
+
+    Returns:
+        The turns, and the artifacts with the whole of the cut results. No artifacts if the turns
+        fit.
     """
     sizes = [_size(turn.observation) for turn in turns]
     called = sum(_size(data_of(turn.command)) for turn in turns if turn.command is not None)
@@ -252,7 +274,7 @@ def fitted(
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
-    """Return the bytes to which longer results are cut, so that all fit into ``room``."""
+    """Return the length in bytes to which longer results are cut, so that all fit into ``room``."""
     share = room
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
         share = room // count
@@ -267,7 +289,11 @@ def _size(data: Any) -> int:
 
 
 def summary_of_calls(turns: Sequence[Turn], failed: int) -> dict[str, Any]:
-    """Return a short summary of concurrent calls for watchers."""
+    """Return a short summary of concurrent calls, for people who watch the run.
+
+    Args:
+        failed: the number of calls that failed.
+    """
     results = [
         f"{turn.command.name if turn.command else 'unreadable'}: {shown(turn.observation)}"
         for turn in turns
@@ -278,9 +304,9 @@ def summary_of_calls(turns: Sequence[Turn], failed: int) -> dict[str, Any]:
 
 
 def summary_of_decision(first: Command, waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a short summary of a reply with concurrent calls, for watchers.
+    """Return a short summary of a reply with concurrent calls, for people who watch the run.
 
-    It is the summary of the first call, and the number of ``calls`` by command.
+    It is the summary of the first call, with the number of calls of each command as ``calls``.
     """
     names = [first.name, *(call["name"] for call in waiting if "error" not in call)]
     return {**summary_of(first), "calls": dict(Counter(names))}

@@ -1,4 +1,4 @@
-"""Nodes of a ring that run child runs. Flows written in YAML use them."""
+"""Nodes of a ring that start child runs. Flows written in YAML use them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ ITEM = "item"
 class RunNode:
     """The function of a node that starts child runs.
 
-    It starts one run, or one for each item of a list. Texts in ``goal`` and ``inputs`` may hold
-    ``{name}``, which stands for a value of the ring's state, or for the item. A text that is
-    nothing else becomes that value, of any type.
+    It starts one run, or one run for each item of a list. Texts in ``goal`` and ``inputs`` may have
+    placeholders ``{name}``. A placeholder stands for a value of the ring's state, and ``{item}``
+    for the item. A text that is only a placeholder becomes the value itself, of any type.
 
     Attributes:
         flow: the name of the flow.
-        goal: default: the goal of the run, or the item.
+        goal: the goal of each child. None: the goal of the run, or the item.
         inputs: the inputs of each child by name.
-        for_each: the name of the value or input that holds the list.
+        for_each: the name of the value or input that has the list. None starts one run.
         wait, max_concurrency, timeout, on_failure: as in ``RoundContext.gather``.
         into: the name under which the ring's state gets the answer, or the list of answers. If
-            ``wait`` is not ``all``, the list has the ending of each child.
+            ``wait`` is not ``all``, the list has the ending of each child that has ended. None
+            stores nothing.
         options: the other attributes of ``Child``.
     """
 
@@ -49,7 +50,14 @@ class RunNode:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Start the node's children, and return their answers."""
+        """Start the node's child runs, wait for them, and return their answers.
+
+        The answers are the value ``into``. If ``into`` is None, the result is empty.
+
+        Raises:
+            Parked: the child runs have not ended yet.
+            FatalError: ``for_each`` names no list, or a placeholder names no value of the state.
+        """
         if self.for_each is None:
             child = self._child(state, "{goal}", context)
             result = context.child(
@@ -90,7 +98,7 @@ class RunNode:
 
 
 def names_in(data: Any) -> Iterator[str]:
-    """Yield the names in the placeholders (``{name}``) of the texts in ``data``."""
+    """Yield the names in the placeholders (``{name}``) of all texts in ``data``."""
     if isinstance(data, str):
         yield from (name for _, name in PLACEHOLDER.findall(data) if name)
     elif isinstance(data, Mapping | list):
@@ -118,7 +126,7 @@ def _text(template: str, state: Mapping[str, Any]) -> str:
 
 
 def _end_of(ended: Ended) -> dict[str, Any]:
-    """Return a child's ending as a value for the state."""
+    """Return the ending of a child run as JSON data for the ring's state."""
     data = {"place": ended.place, "run": ended.run_id, "status": ended.status}
     error = {} if ended.error is None else {"error": ended.error}
     return {**data, "answer": ended.answer, **error}

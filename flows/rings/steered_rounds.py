@@ -1,4 +1,4 @@
-"""Rounds of a run with messages from people, or with a held last turn."""
+"""Rounds of a run that has messages from people, or a held last turn."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from perdure.flows.rounds.messages_to_run import (
 
 
 def hear_and_play(flow: ControllerExecutorDefinition, context: RoundContext) -> Outcome:
-    """Play the Controller's round, with people's messages in its history.
+    """Run the Controller's round, with people's messages in its history.
 
-    The run does not end if a message arrives after this round has read the messages.
+    If the round would end the run, but a message arrives after this round has read the messages,
+    the run goes on instead.
     """
     heard, hearing = hear(context, flow.max_result)
     outcome = play_held(flow, "Controller", seen_by(flow, hearing))
@@ -57,15 +58,16 @@ def _finish_of(flow: ControllerExecutorDefinition, end: End) -> Command:
 
 
 def seen_by(flow: ControllerExecutorDefinition, context: RoundContext) -> RoundContext:
-    """Return a round's context. If code decides, its history is without people's messages.
+    """Return a round's context. If the controller reads no errors, people's messages are left out.
 
-    Code counts its decisions by the length of the history, so messages from people are kept apart.
+    In this case code decides. It counts its decisions by the length of the history, which people's
+    messages would change.
     """
     return context if flow.tells_errors else without_remarks(context)
 
 
 def play_held(flow: ControllerExecutorDefinition, node: str, context: RoundContext) -> Outcome:
-    """Play a round, with the run's held turn if there is one."""
+    """Run a round. If the run has a held turn, the round sees the turn and may change it."""
     if context.committed.get(ONLY):
         return play_call(flow, context)
     held = context.committed.get(HELD)
@@ -88,10 +90,14 @@ def _with_held_turn(
     held: Mapping[str, Any],
     context: RoundContext,
 ) -> Advance | End:
-    """Return an outcome that adds or keeps the held turn.
+    """Return an outcome that stores the held turn, or adds it to the history.
 
-    A held turn is the last command with its result, before the history has it. It is added to the
-    history at the end of the cycle.
+    The held turn is the turn of the last command. The last node of the cycle adds it to the
+    history.
+
+    Args:
+        outcome: the outcome of the node.
+        held: the data of the held turn.
     """
     # It is held here only if a worker of an older release played the nodes in between.
     if node in ("Controller", "Executor"):

@@ -1,4 +1,7 @@
-"""Nodes of a ring that only wait: for a time, or for signals. Flows written in YAML use them."""
+"""Nodes of a ring that only wait: for some seconds, until a time, or for signals.
+
+Flows written in YAML use them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ NodeFunction = Callable[[dict[str, Any], RoundContext], Mapping[str, Any]]
 
 
 def sleep_node(seconds: float) -> NodeFunction:
-    """Return the function of a node that only sleeps. The state of its ring does not change."""
+    """Return the function of a node that only sleeps. The node changes no value."""
 
     def sleep(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait until the node's time is over. Change no value."""
+        """Sleep for the node's seconds. Change no value."""
         context.sleep(seconds)
         return {}
 
@@ -24,14 +27,19 @@ def sleep_node(seconds: float) -> NodeFunction:
 
 
 def until_node(value_name: str) -> NodeFunction:
-    """Return the function of a node that waits until a time. A value of its ring has the time.
+    """Return the function of a node that waits until a time. The node changes no value.
 
     Args:
-        value_name: The name of the value or input. It holds an ISO 8601 time with a time zone.
+        value_name: The name of the value or input that has the time, in ISO 8601 with a time zone.
+            For any other value the node raises FatalError.
     """
 
     def until(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait until the time in a value of the state."""
+        """Wait until the time in a value of the state.
+
+        Raises:
+            FatalError: The value is not a time with a time zone.
+        """
         text = state.get(value_name)
         try:
             when = datetime.fromisoformat(text)  # type: ignore[arg-type]
@@ -51,16 +59,18 @@ def until_node(value_name: str) -> NodeFunction:
 
 
 def signal_node(names: Sequence[str], timeout: float | None, into: str | None) -> NodeFunction:
-    """Return the function of a node that waits for signals. The first one ends the wait.
+    """Return the function of a node that waits for one of some signals.
 
     Args:
-        timeout: Seconds after which the ring goes on without a signal; None for never.
-        into: The name under which the ring's state gets the signal, as ``{"name": ..., "payload":
-            ...}``, or None if the time is over. None for nowhere.
+        timeout: Seconds after which the ring goes on without a signal. None: the node waits without
+            limit.
+        into: The name under which the ring's state gets the signal, as
+            ``{"name": ..., "payload": ...}``, or None after the timeout. If ``into`` is None, the
+            signal is not stored.
     """
 
     def wait_for(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait for one of the node's signals, or its timeout."""
+        """Wait for one of the node's signals, or for the timeout."""
         signal = context.wait_for(*names, timeout=timeout)
         if into is None:
             return {}

@@ -1,4 +1,4 @@
-"""The text that people see of a structured answer. Chats, MCP clients and threads show it."""
+"""The text of a structured answer for people. Chats, MCP clients and threads show the text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ MOST_CHARACTERS = 60_000
 
 
 def check_answer_text(text: Any, what: str) -> None:
-    """Raise InvalidFlow if ``text`` is neither a key nor a function."""
+    """Raise InvalidFlow if ``text`` is neither None, nor a key, nor a function.
+
+    Args:
+        what: the beginning of the error text, such as the name of the flow.
+    """
     if not (text is None or isinstance(text, str) or callable(text)):
         raise InvalidFlow(
             f"{what}: text is {text!r:.200}; expected a key of the answer, or a function that "
@@ -26,11 +30,12 @@ def check_answer_text(text: Any, what: str) -> None:
 
 
 def output_of(answer: Any, text: AnswerText | None, context: RoundContext) -> dict[str, str]:
-    """Return the output with the text of an answer.
+    """Return the run's output with the text of an answer.
 
     Returns:
-        An empty dict if ``text`` is None. Also if the answer has no such key, or the function
-            fails: an event reports the reason, and the answer is shown as JSON.
+        The text under ``ANSWER_TEXT``. An empty dict if ``text`` is None. An empty dict also if the
+            answer has no such key, or if the function fails. Then the round's event reports the
+            reason, and people see the answer as JSON.
     """
     if text is None:
         return {}

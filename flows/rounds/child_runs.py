@@ -1,4 +1,4 @@
-"""The child runs of a round: start them, wait for them."""
+"""The methods of a round that start child runs and wait for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.flows.rounds.facts import Deps, RoundFacts
 
 
 class RoundWithChildren(RoundFacts[Deps]):
-    """A round that can start and await other runs. See RoundContext."""
+    """The part of ``RoundContext`` that starts other runs and waits for them."""
 
     def child(
         self,
@@ -48,13 +48,14 @@ class RoundWithChildren(RoundFacts[Deps]):
             name: the wait's name, as in ``sleep``.
             policy: ``stop``: the child is stopped if this run stops, ends, or no longer waits for
                 it. ``abandon``: it goes on.
-            on_failure: ``hold``: if the child does not succeed, this run goes on waiting until a
-                person has continued the child and it has completed.
+            on_failure: the reaction if the child does not succeed. ``tell``: this method raises
+                ChildFailed. ``hold``: this run goes on waiting until a person has continued the
+                child and it has completed.
             budgets, deadline, max_rounds, labels: of the child, as in ``Child``.
 
         Raises:
-            ChildFailed: the child did not complete. No attempt is made again.
-            WaitOver: the time was over before.
+            ChildFailed: the child did not complete. The round is not retried.
+            WaitOver: the timeout passed before the child had ended.
             InvalidFlow: a name or the duration is not valid.
             InvalidChild: the child's flow is unknown, or does not accept its inputs.
             FatalError: this step has waited 64 times, or the command must not wait.
@@ -105,10 +106,10 @@ class RoundWithChildren(RoundFacts[Deps]):
             with another ``wait`` than ``all``, some may be missing.
 
         Raises:
-            ChildFailed: with ``wait="all"``, one of them did not complete.
-            WaitOver: with ``wait="all"``, the time was over before.
-            InvalidChild: an argument is not valid, a child's flow is unknown, or it does not accept
-                its inputs. None is started.
+            ChildFailed: with ``wait="all"``, a child did not complete.
+            WaitOver: with ``wait="all"``, the timeout passed before all children had ended.
+            InvalidChild: an argument is not valid, a child's flow is unknown, or the flow does not
+                accept the inputs. No child is started.
         """
         options = GroupOptions(max_concurrency, policy, on_failure)
         group = self.mailbox.gather(children, wait, timeout, name, options)
@@ -153,8 +154,8 @@ class RoundWithChildren(RoundFacts[Deps]):
         """Wait for children of a group that ``start`` started.
 
         This run is paused until enough of them have ended. When this round is done, the group is
-        forgotten, and children that still run are stopped. If the time is over before, they go on,
-        and a later round may join them.
+        forgotten, and children that still run are stopped. But if the timeout passes first, the
+        children go on, and a later round may join the group again.
 
         Args:
             group: the name returned by ``start``.
@@ -170,7 +171,12 @@ class RoundWithChildren(RoundFacts[Deps]):
         return self._complete(self.mailbox.join(group, wait, timeout, name), wait, timeout)
 
     def _complete(self, group: Group, wait: Until, timeout: object) -> Group:
-        """Return the group, unless a required child is missing. ``all`` requires every child."""
+        """Return the group. With ``wait="all"``, raise an error unless every child succeeded.
+
+        Raises:
+            ChildFailed: a child ended without success.
+            WaitOver: a child has not ended.
+        """
         if wait == "all" and group.failed:
             raise ChildFailed.of(group.failed[0])
         if wait == "all" and group.missing:

@@ -51,14 +51,14 @@ class Child:
 
 @dataclass(frozen=True)
 class OneRound(Child):
-    """A child run that plays one node of its flow and ends after that node.
+    """A child run that executes one node of its parent's flow, and then ends.
 
-    The inputs are those of the parent, which has the same flow, so they are not checked again. The
-    run pauses at no node and has no limits of its own.
+    The child has the inputs of the parent, so they are not validated again. The child pauses at no
+    node and has no limits of its own.
 
     Attributes:
-        node: the node at which it begins.
-        values: the values with which it begins.
+        node: the node that the child executes.
+        values: the named values with which the child begins.
     """
 
     node: str = ""
@@ -77,7 +77,7 @@ class Ended:
             or ``gone`` (it was deleted, or has expired).
         answer: the answer of a completed or an unfinished child.
         error: why it errored or was stopped.
-        order: its position among the ends, from 1.
+        order: its position in the order in which the children ended, from 1.
     """
 
     place: int
@@ -90,7 +90,7 @@ class Ended:
 
     @property
     def ok(self) -> bool:
-        """Whether the child completed and was not cut short."""
+        """Whether the child succeeded: its ``status`` is ``completed``."""
         return self.status == "completed"
 
 
@@ -123,7 +123,7 @@ def goal_of(template: str, item: object, where: str) -> str:
 
 
 class Group(Sequence[Ended]):
-    """The children that have ended, in the given order.
+    """The children of a group that have ended, in the order in which they were given.
 
     Args:
         ended: the ended children.
@@ -223,7 +223,7 @@ class ChildFailed(FatalError):
 
 
 def continuing(run_id: str, status: str) -> str:
-    """Return the command that continues a run.
+    """Return the ``perdure`` command with which a person continues a run.
 
     Empty if no command continues a run with this status.
     """
@@ -253,12 +253,15 @@ class WaitOver(FatalError):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """When the wait for a group is over: when one of three numbers is reached.
+    """The numbers of ended children that end the wait for a group.
+
+    The wait is over when the group reaches one of the three numbers. A number greater than the size
+    of the group is never reached.
 
     Attributes:
-        good: children that succeeded.
-        bad: children that ended otherwise.
-        ended: children that ended at all.
+        good: the number of children that succeeded.
+        bad: the number of children that ended without success.
+        ended: the number of children that ended, with or without success.
     """
 
     good: int
@@ -267,12 +270,15 @@ class Need:
 
     @classmethod
     def of_nothing(cls, total: int) -> Need:
-        """Return a need that is met at once, for starting children without a wait."""
+        """Return a need that is met at once, so that children are started without a wait."""
         return cls(0, total + 1, total + 1)
 
     @classmethod
     def of(cls, until: Until, total: int) -> Need:
         """Return the need of a wait for ``total`` children.
+
+        Args:
+            until: when the wait is over. See ``Until``.
 
         Raises:
             InvalidChild: ``until`` is not valid, or needs more children than there are.
@@ -298,10 +304,13 @@ class Need:
     def met_by(self, ended: Sequence[Ended]) -> list[Ended] | None:
         """Return the children that ended first, exactly as many as the wait needs.
 
-        Every attempt of a round gets the same children, no matter which end later.
+        Every attempt of a round gets the same children, even if more have ended meanwhile.
+
+        Args:
+            ended: the children that have ended, in any order.
 
         Returns:
-            None if not enough children have ended.
+            The children in the order in which they ended. None if not enough have ended.
         """
         good = 0
         in_order = sorted(ended, key=lambda each: each.order)
@@ -317,10 +326,11 @@ class GroupOptions:
     """How a group's children start, and when they are stopped.
 
     Attributes:
-        max_concurrency: how many of them run at a time.
-        policy: whether they go on when nothing waits for them any more.
-        on_failure: the reaction of their parent if one did not succeed.
-        kept: the group outlives the step that starts it.
+        max_concurrency: how many children run at the same time.
+        policy: whether the children are stopped when nothing waits for them any more. See
+            ``Policy``.
+        on_failure: the reaction of the parent to a child that did not succeed. See ``OnFailure``.
+        kept: whether the group outlives the step that starts it, as with ``start``.
     """
 
     max_concurrency: int = 100

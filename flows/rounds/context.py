@@ -1,4 +1,4 @@
-"""RoundContext: a node's view of its run, and its report, during one round."""
+"""RoundContext: a node's view of its run, and its reports, during one round."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RoundContext(RoundWithChildren[Deps]):
         asked: the data of the interrupt that ``answer`` answers, else None.
         workspace: the directory in which this worker lets commands read and write, or None.
         sandbox: the container in which this worker runs shell commands, or None.
-        endpoint: where this worker's models are.
+        endpoint: the default model of this worker, with its server and key.
         budgets: by name, the run's limits and its spending before this round.
         spent, told: the reports of this round through ``spend`` and ``tell``.
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
@@ -85,8 +85,8 @@ class RoundContext(RoundWithChildren[Deps]):
         attached: the files stored with ``attach`` in this round, by name.
         attaching: the names of the files stored by the step that has this context.
         scope: the prefix of the names recorded by a step that runs beside others.
-        origins: of a fork, the runs that played its first turns, oldest first: each with the number
-            of turns up to which it played them.
+        origins: in a fork, the runs that executed its first turns, oldest first. Each comes with
+            the number of turns up to which it executed them.
         key_salt: part of the idempotency keys of a run whose id the caller chose. A later run of
             the same id has a different salt. Empty for all other runs.
         build: the build of the flow's code in this worker. Empty if it is not known.
@@ -162,10 +162,11 @@ class RoundContext(RoundWithChildren[Deps]):
         return default if text is None else json.loads(text)
 
     def _recorded(self, name: str) -> str | None:
-        """Return the record of a name as JSON. None if the step has none.
+        """Return the JSON text recorded under a name in this step. None without a record.
 
-        For steps that run beside others, a worker of an older release wrote the records without a
-        scope. It also recorded the steps themselves, with their kind.
+        A concurrent step of a workflow has a ``scope``. For such a step, a record without the scope
+        counts, too, because workers of older releases wrote records in this way. But their record
+        of the step itself (``"kind":"step"``) is no result of ``once`` and does not count.
         """
         text = self.journal.recorded.get(f"{self.scope}{name}")
         if text is None and self.scope:
@@ -177,9 +178,9 @@ class RoundContext(RoundWithChildren[Deps]):
     def attach(self, file: File) -> dict[str, Any]:
         """Store a file with this round's commit. Return the reference to it, as JSON data.
 
-        Put the reference into an observation, and the flow's model sees the file in its next
-        request; put it into the answer, and clients know the file by it (``Client.file``). A
-        command may also return the file itself. The file's name in the run begins with the step.
+        If the reference is in an observation, the flow's model sees the file in its next request.
+        If it is in the answer, clients find the file by it (``Client.file``). A command may also
+        return the file itself. The file's name in the run begins with the step.
 
         Raises:
             InvalidInput: the files of this round are too many or too large together.
@@ -270,11 +271,11 @@ class RoundContext(RoundWithChildren[Deps]):
         self.mailbox.listen(checked_topic(topic))
 
     def sleep(self, seconds: float | timedelta | str, *, name: str | None = None) -> None:
-        """Pause the run for this time, without occupying a worker.
+        """Pause the run for a duration, without occupying a worker.
 
-        The round ends here and the run is parked. When the time is over, this node runs again from
-        its beginning, in the same step, and gets past this line. Wrap effects that must not happen
-        twice in ``once``. Values that the node remembered before the wait are lost.
+        The round ends here and the run is parked. When the duration is over, this node runs again
+        from its beginning, in the same step, and this call then returns. Wrap effects that must not
+        happen twice in ``once``. Values that the node remembered before the wait are lost.
 
         Args:
             seconds: at most ten years; also a timedelta, or a text like ``7d``.
@@ -288,7 +289,7 @@ class RoundContext(RoundWithChildren[Deps]):
         self.mailbox.sleep(seconds, name)
 
     def until(self, when: datetime, *, name: str | None = None) -> None:
-        """Pause the run until ``when``, as ``sleep`` does. The time must have a time zone."""
+        """Pause the run until ``when``, as ``sleep`` does. ``when`` must have a time zone."""
         self.mailbox.sleep(seconds_until(when, datetime.now(UTC)), name)
 
     def wait_for(
@@ -299,16 +300,16 @@ class RoundContext(RoundWithChildren[Deps]):
     ) -> ReceivedSignal | None:
         """Pause the run until one of these signals arrives.
 
-        The run waits as in ``sleep``. A signal that came before ends the wait at once. Each signal
-        is used once: the commit of this round takes it. Every attempt of the round gets the same
-        signal.
+        The run waits as in ``sleep``. A signal that arrived before ends the wait at once. Each
+        signal is used once: the commit of this round takes it. Every attempt of the round gets the
+        same signal.
 
         Args:
             signals: up to 8 names.
             timeout: how long to wait; None waits for ever.
 
         Returns:
-            The signal, or None if the time is over.
+            The signal, or None if ``timeout`` is over.
 
         Raises:
             InvalidFlow: a name or the duration is not valid.
@@ -343,12 +344,14 @@ class RoundContext(RoundWithChildren[Deps]):
 
 
 def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> RoundContext:
-    """Create a ``RoundContext`` in a fifth of its constructor's time.
+    """Create a ``RoundContext`` without its constructor, in a fifth of the time.
 
     The generated constructor of a frozen dataclass sets the many fields one by one.
 
     Args:
-        fields: every field except those with a plain default. The context keeps this very dict.
+        fields: the values by field name. Only fields with a plain default may be missing. This dict
+            becomes the ``__dict__`` of the context, so do not change it later.
+        kind: the class to create.
     """
     context = object.__new__(kind)
     object.__setattr__(context, "__dict__", fields)
@@ -358,6 +361,7 @@ def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> Rou
 def altered(context: RoundContext, **fields: Any) -> RoundContext:
     """Return a copy of a context with some fields replaced.
 
-    It is ten times as fast as ``dataclasses.replace``.
+    The copy shares the objects in all other fields. This is ten times as fast as
+    ``dataclasses.replace``.
     """
     return made({**vars(context), **fields}, type(context))

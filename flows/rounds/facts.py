@@ -1,4 +1,4 @@
-"""The fields of a RoundContext, and its reports without a wait."""
+"""The fields of a RoundContext, and the properties and reports that do not wait."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ Deps = TypeVar("Deps", default=Any)
 
 
 class _NoDeps:
-    """The value of ``context.deps`` in a flow without a lifespan."""
+    """The value of ``context.deps`` in a flow without a lifespan.
+
+    Access to an attribute raises InvalidFlow, which explains this.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -88,7 +91,7 @@ class RoundPart:
 
 @dataclass(frozen=True)
 class RoundFacts(Generic[Deps]):
-    """The facts of a round, and its reports; see RoundContext."""
+    """The fields of a round's context, and its reports. ``RoundContext`` describes the fields."""
 
     goal: str
     inputs: Mapping[str, Any] = field(default_factory=dict)

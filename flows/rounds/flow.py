@@ -108,11 +108,11 @@ class Flow(ABC):
     _passed: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Set the description of a flow class from its docstring.
+        """Set ``description`` of a new flow class from its docstring.
 
-        The description is the first paragraph. A class that sets ``description`` keeps it. Without
-        a docstring the flow inherits the description of its base, except that of a base flow in
-        ``SHAPES``, which does not describe this flow.
+        The description is the first paragraph. A class that sets ``description`` keeps its own.
+        Without a docstring, the class inherits the description of its base. But if that base is in
+        a module of ``SHAPES``, the description becomes empty, because it describes the base only.
         """
         super().__init_subclass__(**options)
         if "description" in cls.__dict__ or cls.__module__ in SHAPES:
@@ -150,7 +150,9 @@ class Flow(ABC):
         return None
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return the end of a run that used up its cycles. Its status is ``unfinished``.
+        """Return the ``End`` of a run that has reached its limit of cycles.
+
+        By default, the output of the ``End`` is ``values``, with ``status`` set to ``unfinished``.
 
         Args:
             values: the run's values after the last cycle.
@@ -209,10 +211,9 @@ class Flow(ABC):
         cls._passed = True
 
     def check_definition(self) -> None:
-        """Raise InvalidFlow if this flow's definition contradicts itself.
+        """Raise InvalidFlow if a setting or a node of this flow is not valid.
 
-        The registry calls this for a flow. A ``retry`` written as a mapping becomes a
-        ``Retry``.
+        The registry calls this. If ``retry`` is a mapping, it is replaced by a ``Retry``.
         """
         # A flow that is not registered yet has the name of its base.
         own_name = type(self).__dict__.get("name") or type(self).__name__
@@ -289,7 +290,7 @@ class Flow(ABC):
 
     @property
     def own_values(self) -> Sequence[str]:
-        """The names of values that the flow itself writes. A fork begins without them."""
+        """The names of the values that the flow itself writes. A fork does not copy them."""
         return ()
 
     @property
@@ -332,7 +333,10 @@ class Flow(ABC):
 
 
 def check_nodes(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's node names, roles, or nodes to pause at are not valid."""
+    """Raise InvalidFlow if a flow has no nodes, or if a node's name or role is not valid.
+
+    Raise it also if ``interrupt_before`` or ``interrupt_after`` is not a list of these nodes.
+    """
     what = title(flow)
     if not flow.nodes:
         raise InvalidFlow(f"{what} has no nodes; it needs at least one")
@@ -361,7 +365,11 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's limits (cycles, history, seconds, budgets) are not valid."""
+    """Raise InvalidFlow if a limit, a budget or ``on_misfit`` of a flow is not valid.
+
+    The limits are ``max_rounds``, ``keep_turns``, ``keep_events``, ``lease_seconds`` and
+    ``round_timeout_seconds``.
+    """
     what = title(flow)
     for setting in ("max_rounds", "keep_turns", "keep_events"):
         check_limit(getattr(flow, setting), f"{what}: {setting}")
@@ -380,7 +388,7 @@ def check_limits(flow: Flow) -> None:
 
 
 def check_exposure(flow: Flow) -> None:
-    """Raise InvalidFlow if ``expose`` is not a list of protocols."""
+    """Raise InvalidFlow if ``expose`` is not a list of names from ``EXPOSED_TO``."""
     for protocol in [flow.expose] if isinstance(flow.expose, str) else flow.expose:
         if isinstance(flow.expose, str) or protocol not in EXPOSED_TO:
             raise InvalidFlow(
@@ -390,7 +398,14 @@ def check_exposure(flow: Flow) -> None:
 
 
 def check_note_store(store: Any, name: str) -> None:
-    """Raise InvalidFlow if ``note_store`` can neither keep notes nor be opened."""
+    """Raise InvalidFlow unless ``store`` is None, a ``NoteStore`` or a lifespan.
+
+    Any object with a method ``open`` counts as a lifespan. Its value is not checked.
+
+    Args:
+        store: the flow's ``note_store``.
+        name: the flow's name, for the error text.
+    """
     methods = ("put", "get", "search", "forget")
     if store is None or callable(getattr(store, "open", None)):
         return
@@ -403,14 +418,21 @@ def check_note_store(store: Any, name: str) -> None:
 
 
 def title(flow: Flow) -> str:
-    """Return a flow's name for error messages: its own name, or that of its class."""
+    """Return the words ``flow 'NAME'`` for error messages.
+
+    NAME is the flow's own name. If neither the flow nor its class sets one, NAME is the name of the
+    class.
+    """
     owner = next((each for each in type(flow).__mro__ if "name" in vars(each)), Flow)
     is_own = "name" in vars(flow) or owner.__module__ not in SHAPES
     return f"flow {(is_own and flow.name) or type(flow).__name__!r}"
 
 
 def likely_mistakes(flow: Flow) -> list[str]:
-    """Return likely misspelt settings of a flow's class, one sentence each."""
+    """Return a warning for each class attribute that looks like a misspelt setting.
+
+    Methods do not count. The list is empty if no attribute looks misspelt.
+    """
     bases = [each for each in type(flow).__mro__ if each.__module__ in SHAPES]
     known = {name for base in bases for name in vars(base) if not name.startswith("_")}
     told = []

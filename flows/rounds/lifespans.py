@@ -1,7 +1,8 @@
 """Lifespans: resources of a flow's rounds, opened once in a process and closed at its end.
 
-An example is a connection pool or a client. The first round of the flow in a process opens it, and
-the end of the worker closes it. All rounds of the process share it as ``context.deps``.
+An example is a connection pool or a client. The first round of the flow in a process opens the
+resource, and the end of the process closes it. All rounds of the process share it as
+``context.deps``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LifespanFailed(RetryableError):
 
 
 class _Opened(Protocol):
-    """The opened resource of a lifespan in this process."""
+    """The opened resource of a lifespan, with its value and a way to close it."""
 
     value: Any
 
@@ -75,9 +76,10 @@ class _OpenedHere:
 
 
 class _OpenedOnLoop:
-    """An asynchronous context manager whose open and close share one task.
+    """An asynchronous context manager that one task opens and closes.
 
-    The task runs on the event loop. Libraries with cancel scopes require that one task does both.
+    The task runs on the event loop of the process. Libraries with cancel scopes require that the
+    same task does both.
     """
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
@@ -102,14 +104,17 @@ class _OpenedOnLoop:
 
 
 def _fail(opened: Future[Any], task: Future[None]) -> None:
-    """Give ``opened`` the error of its task, if the task ended before it opened anything."""
+    """Fail the future ``opened`` if its task ended before the resource was open.
+
+    The future gets the exception of the task, or a RuntimeError if the task was cancelled.
+    """
     if not opened.done():
         error = None if task.cancelled() else task.exception()
         opened.set_exception(error or RuntimeError("it was cancelled while it was opened"))
 
 
 class Lifespan(Generic[D]):
-    """A resource shared by the rounds of a flow in a process. ``@lifespan`` makes it of a function.
+    """A resource that the rounds of a flow share in a process. ``@lifespan`` makes one.
 
     Args:
         make: see ``lifespan``.
@@ -132,7 +137,8 @@ class Lifespan(Generic[D]):
         Raises:
             LifespanFailed: the lifespan cannot be opened. The next call tries again.
             InvalidFlow: the lifespan's function returns no context manager.
-            FatalError: the lifespan's function raised it, since no retry helps.
+            FatalError, RetryableError: the lifespan's function raised it. FatalError means that no
+                retry helps.
         """
         if self._replacements:
             return self._replacements[-1]
@@ -160,7 +166,7 @@ class Lifespan(Generic[D]):
 
     @contextmanager
     def replaced(self, value: D) -> Iterator[D]:
-        """Use another value in this process inside the ``with`` block, as a test does."""
+        """Make ``open`` return ``value`` inside the ``with`` block. This is for tests."""
         self._replacements.append(value)
         try:
             yield value
@@ -204,7 +210,7 @@ _open_ones: list[Lifespan[Any]] = []
 def close_lifespans() -> None:
     """Close the open lifespans of this process, newest first.
 
-    An error is logged. Lifespans that are not open cost nothing.
+    If one of them raises an exception, it is logged, and the others are closed anyway.
     """
     for each in reversed(list(_open_ones)):
         try:
@@ -214,7 +220,10 @@ def close_lifespans() -> None:
 
 
 def _forget_parent() -> None:
-    """Forget, in a forked process, the lifespans opened by its parent."""
+    """Forget the lifespans that the parent process opened, without closing them.
+
+    A forked process calls this at its beginning, so that it opens its own.
+    """
     _open_ones.clear()
     for each in _all:
         each._opened, each._lock = None, threading.RLock()
@@ -242,8 +251,8 @@ def lifespan(*, name: str) -> Callable[[Maker[D]], Lifespan[D]]: ...
 def lifespan(make: Any = None, /, *, name: str | None = None) -> Any:
     """Make a lifespan: a resource that rounds share in a worker process, such as a connection pool.
 
-    The function opens the resource, yields it, and closes it behind its ``yield``. It may be a
-    coroutine function with ``yield``, or return a context manager. Set the result as ``lifespan``
+    The function opens the resource, yields it, and closes it behind its ``yield``. It may be an
+    ``async def`` with ``yield``, or return a context manager. Set the result as ``lifespan``
     of a flow: its rounds get the yielded value as ``context.deps``.
 
     The first round of the flow in a process opens it. The end of the worker closes it, unless the

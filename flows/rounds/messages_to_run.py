@@ -1,6 +1,7 @@
 """Remarks: messages and questions of people to a live run, as turns of its history.
 
-The next round of a controller reads them. An unread remark keeps the run from ending.
+The next round of a controller reads the remarks. An unread remark puts off the end of the run, at
+most ``MOST_PUT_OFF`` times in succession.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Heard:
     """The remarks that a controller's round has read.
 
     Attributes:
-        turns: one for each signal, in the order in which they came.
+        turns: one for each signal, in the order in which the signals arrived.
         values: the run's values that the round changes because of the remarks.
         artifacts: the full texts of remarks that are too long for a turn.
     """
@@ -58,10 +59,12 @@ def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
     """Take remarks from the run's mailbox, and add them to the round's history.
 
     Args:
-        most: maximum characters of one signal in the history.
+        most: maximum characters of one signal in the history. With many signals, the limit is
+            lower (``MOST_CHARACTERS``).
 
     Returns:
-        The remarks, and the context in which the controller decides.
+        The remarks, and a context with the remarks in its history. Without remarks, ``NOTHING`` and
+            ``context`` itself.
     """
     signals = context.mailbox.hear(HEARD, MOST_HEARD)
     if not signals:
@@ -92,9 +95,10 @@ def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
 
 
 def without_remarks(context: RoundContext) -> RoundContext:
-    """Return a context whose history has decisions only. Code that counts decisions uses it.
+    """Return a context without the messages from people in its history.
 
-    ``RoundContext.said`` has the messages from people.
+    Code that counts decisions uses this. ``RoundContext.said`` still has the messages. If the
+    history has no messages from people, ``context`` itself is returned.
     """
     remarks = context.committed.get(REMARKS)
     if not remarks:
@@ -106,7 +110,10 @@ def without_remarks(context: RoundContext) -> RoundContext:
 
 
 def with_heard(outcome: Advance | End, heard: Heard) -> Advance | End:
-    """Return a controller's outcome with its round's remarks added to the history."""
+    """Return a controller's outcome that also stores the remarks of its round.
+
+    In the history, the remarks come before the turns of the outcome.
+    """
     if heard is NOTHING:
         return outcome
     return replace(
@@ -118,7 +125,10 @@ def with_heard(outcome: Advance | End, heard: Heard) -> Advance | End:
 
 
 def with_values(outcome: Advance | End, values: Mapping[str, Any]) -> Advance | End:
-    """Return an outcome that also writes these values. A put-off end writes them, too."""
+    """Return an outcome that also writes these values.
+
+    If the outcome is an ``End`` with ``otherwise``, that other outcome writes the values, too.
+    """
     if not values:
         return outcome
     added = replace(outcome, values={**outcome.values, **values})
@@ -131,12 +141,15 @@ def with_values(outcome: Advance | End, values: Mapping[str, Any]) -> Advance | 
 def put_off(
     outcome: End, advance: Advance, finish: Command | None, committed: Mapping[str, Any]
 ) -> End:
-    """Return an end that is put off if the run has unread remarks.
+    """Return an ``End`` in place of which ``advance`` is committed if there are unread remarks.
+
+    After ``MOST_PUT_OFF`` ends in succession that were put off, return ``outcome`` unchanged.
 
     Args:
         outcome: the end.
         advance: the outcome to commit in place of the end.
-        finish: the decision to end, to be recorded in the history as put off. None: no record.
+        finish: the decision to end. ``advance`` records it in the history as put off. None: the
+            history gets no record.
         committed: the run's values.
     """
     times = committed.get(PUT_OFF, 0) + 1
@@ -155,7 +168,11 @@ def open_asks(context: RoundContext) -> list[int]:
 
 
 def after_replies(context: RoundContext) -> dict[str, Any]:
-    """Return the changed value of open questions after a round's replies. Empty without a reply."""
+    """Return the value ``OPEN_ASKS`` without the questions to which the round replied.
+
+    Returns:
+        The value by its name. An empty dict if the round replied to no question.
+    """
     replied = {number for name, number in context.mailbox.replies if name == ASK}
     if not replied:
         return {}
@@ -163,7 +180,17 @@ def after_replies(context: RoundContext) -> dict[str, Any]:
 
 
 def reply(context: RoundContext, answer: Any, number: int | None = None) -> dict[str, Any]:
-    """Reply to a person's question (the oldest open one, or the one of this number)."""
+    """Reply to an open question of a person.
+
+    Args:
+        number: the number of the question. None: the oldest open question.
+
+    Returns:
+        The observation: the number of the question under ``replied``.
+
+    Raises:
+        BadReply: no question is open, or the question of this number is not.
+    """
     asks = open_asks(context)
     if not asks or number not in (None, *asks):
         raise BadReply(f"no question of number {number} is open; open are: {asks}")

@@ -1,7 +1,7 @@
 """Notes: texts that a run keeps for later runs, under a namespace.
 
-They are not the history of a run, and not the value ``memory`` of a ring
-(``flows/rings/memory.py``): both belong to one run and end with it.
+Notes are neither the history of a run nor the value ``memory`` of a ring
+(``flows/rings/memory.py``). The history and the memory belong to one run and end with it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class NoteStore(Protocol):
     """A store of notes. The default store is on the state server.
 
     A flow sets another store as its ``note_store``. Several threads may call the methods at once.
-    An exception of a method counts as one of the node that uses the notes.
+    An exception that a method raises counts as an exception of the node that uses the notes.
     """
 
     def put(self, namespace: str, note: Note) -> None:
@@ -168,7 +168,11 @@ class NoteAccess:
     artifacts: Mapping[str, str] = {}
 
     def open(self, namespace: str) -> Notes:
-        """Return the notes under a namespace. Facts of the run replace the names in its braces."""
+        """Raise InvalidFlow, because no worker made this context.
+
+        A subclass returns the notes under the namespace, with facts of the run in place of the
+        names in braces.
+        """
         raise InvalidFlow(
             "context.notes: this context has no notes, because no worker made it; pass "
             "note_access=perdure.flows.rounds.notes.NotesIn(STORE)"
@@ -177,7 +181,8 @@ class NoteAccess:
     def shown(self, artifact: Callable[[str], str], read: Callable[[], str]) -> str:
         """Return the text of the notes that the run's prompts show.
 
-        A worker's subclass reads them once in a run, and keeps the text as an artifact.
+        This default calls ``read`` each time. A worker's subclass calls ``read`` once in a run, and
+        keeps the text as an artifact.
 
         Args:
             artifact: reads an artifact of the run by name. Raises KeyError for an unknown name.
@@ -202,12 +207,21 @@ class NotesIn(NoteAccess):
         self._store, self._facts = store, dict(facts or {})
 
     def open(self, namespace: str) -> Notes:
-        """Return the notes under a namespace."""
+        """Return the notes under a namespace, with facts in place of the names in braces.
+
+        Raises:
+            InvalidFlow: the namespace is not valid.
+            FatalError: a fact that the namespace names is missing.
+        """
         return Notes(self._store, filled(namespace, lambda: self._facts, "this context"))
 
 
 def check_namespace(template: object, what: str = "the namespace") -> None:
-    """Raise InvalidFlow if a namespace, or a name in its braces, is not valid."""
+    """Raise InvalidFlow if a namespace, or a name in its braces, is not valid.
+
+    Args:
+        what: the beginning of the error text.
+    """
     if isinstance(template, str):
         for name in _PLACE.findall(template):
             if name not in FACTS[:-1] and not name.removeprefix("labels."):
@@ -234,7 +248,8 @@ def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) ->
 
     Raises:
         InvalidFlow: the namespace is not valid.
-        FatalError: the run lacks a named fact, or the result is too long.
+        FatalError: the run lacks a fact that the namespace names, or the filled-in namespace is not
+            valid.
     """
     check_namespace(template, f"{where}: the namespace of notes")
     if "{" not in template:
@@ -257,7 +272,7 @@ def filled(template: str, facts: Callable[[], Mapping[str, str]], where: str) ->
 
 
 def _option(fact: str) -> str:
-    """Return the ``perdure submit`` option for a fact of a run."""
+    """Return the ``perdure`` command with which a submission sets a fact of its run."""
     if fact.startswith("labels."):
         return f"perdure submit --label {fact.removeprefix('labels.')}=TEXT"
     return {
@@ -267,7 +282,10 @@ def _option(fact: str) -> str:
 
 
 def checked_note(text: object, key: object, value: object) -> Note:
-    """Return a valid note of these parts. Its time is not set.
+    """Validate the parts of a note, and return the note. Its time is not set.
+
+    Args:
+        key: the key of the note. None: a key is derived from the text.
 
     Raises:
         UnstorableValue: the text is empty or no text, or the value is not JSON.
@@ -296,9 +314,10 @@ def checked_key(key: object) -> str:
 
 
 def fitting(notes: Iterable[Note], words: str, limit: int) -> list[Note]:
-    """Return the notes that have most of the words, the newest first among equals.
+    """Return at most ``limit`` notes that have one of the words.
 
-    Without words, return the newest notes.
+    Notes with more of the words come first, and newer notes before older ones. Without words, all
+    notes fit, and the newest are returned.
     """
     wanted = set(_WORD.findall(words.casefold()))
     newest = sorted(notes, key=lambda note: note.at, reverse=True)
@@ -311,7 +330,10 @@ def fitting(notes: Iterable[Note], words: str, limit: int) -> list[Note]:
 
 
 def _rank(note: Note, wanted: Iterable[str]) -> int:
-    """Return how many of the words ``wanted`` a note has."""
+    """Return how many of the words ``wanted`` a note has.
+
+    A word of at least ``BEGINNING`` characters counts also as the beginning of a longer word.
+    """
     value = "" if note.value is None else canonical(note.value)
     held = set(_WORD.findall(f"{note.key} {note.text} {value}".casefold()))
     return sum(

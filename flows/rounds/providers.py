@@ -1,6 +1,7 @@
-"""The worker's default address of models, and the permission to send requests to a provider.
+"""The worker's default model, and the admission of requests to model providers.
 
-If many runs wait for a provider that is busy or unreachable, one request at a time probes it.
+While a provider is busy or unreachable, the runs that need it wait, and one request at a time
+probes the provider.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Protocol
 
 
 class Attempt(Protocol):
-    """The attempt of a round that asks a provider: its ``RoundContext``."""
+    """The attempt that sends a request to a provider. A ``RoundContext`` has these attributes."""
 
     @property
     def run_id(self) -> str:
@@ -18,22 +19,22 @@ class Attempt(Protocol):
 
     @property
     def step(self) -> int:
-        """The number of the round."""
+        """The step of the round."""
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt, from 1."""
+        """The number of the attempt within its step, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The worker's default for models. A flow may override it.
+    """The default model of a worker, with its server and key. A flow may name others.
 
     Attributes:
         model: ``provider:name`` as the model library knows it, or a plain name for a server with
             OpenAI's protocol.
-        url: base URL of such a server.
-        key: reference to its key, ``env:NAME``. Never the key itself.
+        url: base URL of a server with OpenAI's protocol.
+        key: reference to the server's key, ``env:NAME``. Never the key itself.
     """
 
     model: str | None = None
@@ -42,34 +43,36 @@ class Endpoint:
 
 
 class Providers:
-    """The permission to send requests to model providers. This default lets every round send them.
+    """The admission of requests to model providers. This default admits every request.
 
-    The runtime's subclass allows one probing request per provider in the whole fleet. The argument
-    ``provider`` identifies the scope of a provider's limits: an endpoint, a model and a key.
+    The runtime's subclass holds requests back while a provider is busy or unreachable. Then one
+    request in the whole fleet probes the provider. The argument ``provider`` identifies the scope
+    of a provider's limits: an endpoint, a model and a key.
     """
 
     def enter(self, provider: str, attempt: Attempt) -> None:
-        """Raise RetryableError if the round may not ask the provider now.
+        """Raise RetryableError if the round must not send its request now.
 
-        The round calls it before its request.
+        The round calls this before each request. This default never raises.
 
         Raises:
-            RetryableError: another round probes the provider. This round waits without a request,
-                and no attempt is counted.
+            RetryableError: another round probes the provider. This round is tried again later, and
+                the attempt is not counted.
         """
 
     def failed(self, provider: str, attempt: Attempt, error: Exception) -> Exception:
-        """Return the round's error after a failed request to a provider.
+        """Return the error that the round raises after a failed request.
 
-        The error says when the round may send its request again.
+        This default returns ``error`` unchanged. If the provider is busy, the runtime's subclass
+        sets the time after which the round may send its request again.
         """
         return error
 
     def answered(self, provider: str, attempt: Attempt) -> None:
-        """Record that a model provider answered the round's request."""
+        """Record that a provider answered the round's request. This default does nothing."""
 
     def left(self, provider: str, attempt: Attempt) -> None:
-        """Record that a request to a provider ended without an answer."""
+        """Record that a request ended without an answer. This default does nothing."""
 
 
 #: For processes that share no state about providers.

@@ -37,11 +37,11 @@ _D = TypeVar("_D", bound=Definition)
 
 
 class WrittenFlow(ABC):
-    """A definition from a source. It makes a flow object whenever it is called.
+    """The definition of a flow that a source has read. Each call makes a new flow object.
 
     Attributes:
         name: the name of the flow.
-        shipped: whether it came with Perdure.
+        shipped: whether the flow ships with Perdure.
     """
 
     name: str
@@ -50,7 +50,10 @@ class WrittenFlow(ABC):
     @property
     @abstractmethod
     def origin(self) -> object:
-        """The identity of the place from which the flow was read."""
+        """The identity of the flow's place of origin, such as its file.
+
+        A definition may replace an earlier one of the same name and origin.
+        """
 
     @abstractmethod
     def __call__(self) -> Flow:
@@ -107,7 +110,9 @@ def make(name: str) -> Flow:
 
 
 def not_found_text(name: str, announced: Iterable[str] = ()) -> str:
-    """Return the error text for an unknown flow. It suggests the nearest known name.
+    """Return the error text for an unknown flow name.
+
+    The text suggests the nearest known name, and lists the modules and files that failed to load.
 
     Args:
         announced: names of flows that live workers run.
@@ -117,7 +122,10 @@ def not_found_text(name: str, announced: Iterable[str] = ()) -> str:
 
 
 def registered() -> Mapping[str, Callable[[], Flow]]:
-    """Return a function that makes a fresh flow object, by flow name. Every source is loaded."""
+    """Return, for each flow name, a function that makes a fresh object of the flow.
+
+    Every source is loaded first.
+    """
     _load_all()
     return {name: partial(make, name) for name in sorted(_definitions)}
 
@@ -128,12 +136,19 @@ def names() -> frozenset[str]:
 
 
 def name_of(flow: type[Flow]) -> str | None:
-    """Return the registered name of a flow class. None if it is not registered."""
+    """Return the name under which a flow class is registered.
+
+    Returns:
+        None if the class itself is not registered. An object of the class does not count.
+    """
     return next((name for name, each in _definitions.items() if each is flow), None)
 
 
 def is_shipped(name: str) -> bool:
-    """Return whether the flow of this name ships with Perdure. False for an unknown name."""
+    """Return whether the registered flow of this name ships with Perdure.
+
+    No source is loaded. A name that is not registered yet gives False.
+    """
     return name in _definitions and _is_shipped(_definitions[name])
 
 
@@ -143,7 +158,10 @@ def load_failures() -> Mapping[str, str]:
 
 
 def add_source(source: Source) -> None:
-    """Add a source. The next ``make`` or ``registered`` reads it."""
+    """Add a source of flow definitions. A source that was added before is not added again.
+
+    ``registered`` reads the source. ``make`` reads it if the name is not registered yet.
+    """
     if source not in _sources:
         _sources.append(source)
 
@@ -173,7 +191,7 @@ def load_modules(modules: Iterable[str]) -> None:
 
 
 def _import_fault(module: str, error: Exception) -> str:
-    """Return why a flow module cannot be imported. The text ends with advice for its author."""
+    """Return why a flow module cannot be imported, with advice for the author of the module."""
     if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
         name = f"; write {module[:-3]!r}, without .py" if module.endswith(".py") else ""
         return (
@@ -190,7 +208,10 @@ def _import_fault(module: str, error: Exception) -> str:
 
 
 def keep(name: str, definition: Any) -> Any:
-    """Register a definition under a name, and return it.
+    """Register a definition under a name, and return the definition.
+
+    A user's flow replaces a shipped flow of the same name. A shipped flow does not replace a user's
+    flow: it is returned without being registered.
 
     Raises:
         InvalidFlow: the definition is not valid, or another flow has the name.
@@ -242,9 +263,10 @@ def _made(name: str, definition: Any) -> Flow:
 
 
 def _load_shipped_as(name: str) -> None:
-    """Import the shipped module that has a flow's name.
+    """Import the module of the library that has the same name as the flow, if there is one.
 
-    A worker that plays one flow need not load all of them.
+    So a worker that runs one flow does not import all shipped flows. An error of the import is
+    recorded, not raised (``_try_load``).
     """
     module = name.replace("-", "_")
     if module.isidentifier() and importlib.util.find_spec(f"{_LIBRARY}.{module}"):
@@ -263,9 +285,10 @@ def _load_all() -> None:
 
 @cache
 def _entry_points(_path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
-    """Return the flows that packages offer as entry points.
+    """Return the entry points by which installed packages register flows.
 
-    Cached, since it reads the metadata of every package, the slowest step in this module.
+    The result is cached for each ``sys.path``, because this reads the metadata of every package. It
+    is the slowest step in this module.
     """
     return importlib.metadata.entry_points(group=ENTRY_POINTS)
 
@@ -289,9 +312,13 @@ def _load_entry(entry: importlib.metadata.EntryPoint) -> None:
 
 
 def _try_load(what: str, load: Callable[[], Any]) -> None:
-    """Load flows from one module or file. If that fails, record the error.
+    """Call ``load`` for one module or file. Record an exception in ``_failures``.
 
-    A package that fails must not hide other flows. ``make`` and ``load_failures`` report it.
+    The exception is not raised, because a package that fails must not hide other flows. ``make``
+    names it if a flow is unknown, and ``load_failures`` returns it. A later success removes it.
+
+    Args:
+        what: the module, file or entry point, for people.
     """
     try:
         load()
@@ -308,9 +335,10 @@ def _is_shipped(definition: Any) -> bool:
 
 
 def _origin(definition: Any) -> object:
-    """Return the identity of a flow's definition: the file and name of its class, say.
+    """Return the identity of a flow's definition. Equal identities mean the same flow.
 
-    A reload of the module does not change the identity, nor does running the module as a script.
+    For a class or a function, it is the file and the qualified name. A reload of the module does
+    not change them, nor does running the module as a script. For a flow object, it is its ``id()``.
     """
     if isinstance(definition, WrittenFlow):
         return definition.origin

@@ -1,4 +1,4 @@
-"""The arguments of waits, checked: names of signals and topics, and times."""
+"""Validation of the arguments of waits: names of signals, topics, durations and times."""
 
 from __future__ import annotations
 

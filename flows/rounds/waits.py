@@ -1,8 +1,8 @@
-"""Waits of a node: for a time, for signals to the run, or for child runs.
+"""Waits of a node: for a duration, for signals to the run, or for child runs.
 
-A wait that is not over raises ``Parked``. The runtime then parks the run, which costs no worker,
-and runs the same node again from its beginning once the wait is over. The awaited signals or
-children are then available at once.
+A wait that is not over raises ``Parked``. The runtime then parks the run, which holds no worker.
+When the wait is over, the runtime runs the same node again from its beginning. The awaited signals
+or children are then available at once.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Wait:
         name: its name in the step.
         signals: the names of the signals that end the wait, each with the number of unread signals
             that have to be there.
-        seconds: the time after which the wait ends; None waits for ever.
-        children: the child runs that end the wait.
+        seconds: the duration after which the wait ends; None waits for ever.
+        children: the child runs that end the wait. None: the wait is for no children.
         about: JSON data that later attempts of the step read (``Journal.wait``).
     """
 
@@ -80,7 +80,7 @@ class Wait:
 
 
 class Parked(BaseException):
-    """The end of a round whose node waits. Like a cancellation, no code may catch it and continue.
+    """Raised to end the round of a node that waits. No code may catch it and continue.
 
     Args:
         wait: the wait that is not over.
@@ -108,9 +108,9 @@ class Mailbox:
 
     Attributes:
         used: the number of the newest signal that this round used, by name. The round's commit
-            takes them.
+            takes the used signals.
         parked: the wait that ended this round because it is not over.
-        joined: the groups that this round has joined. The round's commit forgets them.
+        joined: the groups that this round has joined. The round's commit removes them.
         replies: this round's replies to signals, as JSON texts by name and number.
     """
 
@@ -139,7 +139,11 @@ class Mailbox:
         return f"http://localhost/api/v1/hooks/run/{name}/secret"
 
     def listen(self, topic: str) -> None:
-        """Take a topic for the run. In a node's test no other run has it."""
+        """Take a topic for the run. In a node's test, no other run holds the topic.
+
+        Raises:
+            FatalError: the run holds another topic.
+        """
         if self._topic is not None and self._topic != topic:
             raise self._has_other(self._topic, topic)
         self._topic = topic
@@ -164,7 +168,7 @@ class Mailbox:
         self._sent = (*self._sent, ReceivedSignal(name, number, kept, by=by))
 
     def let_time_pass(self, wait: str = "1") -> None:
-        """End a wait by its time, in a node's test.
+        """Let a wait time out, in a node's test.
 
         Args:
             wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
@@ -178,7 +182,8 @@ class Mailbox:
 
         Args:
             wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
-            total: the number of children, for a node that joins them. None: all have ended.
+            total: the number of children, for a node that joins them. None: the total of an earlier
+                call, but at least the number of ended children.
         """
         known = self._groups.get(wait, KnownGroup(0, ()))
         ends = (*known.ended, *ended)
@@ -202,7 +207,7 @@ class Mailbox:
         See ``RoundContext.wait_for``.
 
         Returns:
-            None if the time is over.
+            None if ``timeout`` is over.
         """
         names = list(dict.fromkeys(map(checked_signal, signals)))
         if not 0 < len(names) <= MOST_NAMES:
@@ -223,9 +228,9 @@ class Mailbox:
         return self._take_first([checked_signal(name)])
 
     def next_after(self, name: str, number: int) -> ReceivedSignal | None:
-        """Return the next signal after the one of this number, without using it.
+        """Return the next unused signal of this name whose number is higher than ``number``.
 
-        None if the run has no such signal now.
+        The signal stays unused. None if the run has no such signal now.
         """
         used = self.used
         self.used = {**used, name: max(number, self._used(name))}
@@ -250,7 +255,11 @@ class Mailbox:
         return [each for each in unread if each.number > self._used(each.name)][:most]
 
     def reply(self, signal: ReceivedSignal, value: Any) -> None:
-        """Keep a reply for this round's commit. See ``RoundContext.reply``."""
+        """Store a reply with this round's commit. See ``RoundContext.reply``.
+
+        Raises:
+            InvalidFlow: ``signal`` is not a ``ReceivedSignal``.
+        """
         if not isinstance(signal, ReceivedSignal):
             raise InvalidFlow(
                 f"{self.where}: reply({signal!r:.80}, ...) expects a signal that the run received"
@@ -286,9 +295,10 @@ class Mailbox:
         )
 
     def start(self, children: Sequence[Child], name: str | None, options: GroupOptions) -> str:
-        """Return the name of a started group. Raise ``Parked`` to start its children first.
+        """Return the name of a group of children, after they were started.
 
-        See ``RoundContext.start``.
+        If they were not started yet, raise ``Parked``. The runtime then starts them. See
+        ``RoundContext.start``.
         """
         wait_name = self._named(name)
         group, total = self.group_name(wait_name), len(children)
@@ -322,7 +332,10 @@ class Mailbox:
         return found
 
     def _unless_over(self, wait: Wait, ended: Sequence[Ended]) -> Group:
-        """Return the children that a wait was for. Raise ``Parked`` if the wait is not over."""
+        """Return the children that ended a wait. Raise ``Parked`` if the wait is not over.
+
+        After a timeout, return all children that have ended.
+        """
         assert wait.children is not None
         enough = wait.children.need.met_by(ended)
         if enough is None and not self._has_timed_out(wait):
@@ -330,7 +343,10 @@ class Mailbox:
         return Group(ended if enough is None else enough, wait.children.total)
 
     def group_name(self, wait: str) -> str:
-        """Return the run-wide name of the group of a wait in this step."""
+        """Return the name in the run of a wait's group of children.
+
+        This class returns the name of the wait.
+        """
         return wait
 
     def group(self, name: str) -> KnownGroup | None:
@@ -338,7 +354,11 @@ class Mailbox:
         return self._groups.get(name)
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check children, and return the texts from which the runtime starts them. Here none."""
+        """Return the texts from which the runtime starts these children.
+
+        This class checks nothing and returns no texts. The runtime's subclass validates the
+        children.
+        """
         return ()
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
@@ -367,10 +387,10 @@ class Mailbox:
         self._first_used = {name: number, **self._first_used}
 
     def _needed(self, name: str) -> int:
-        """Return how many signals of a name the step needs that no commit has taken.
+        """Return the number of unread signals of a name that ends the wait.
 
-        When the wait is over, the step begins anew. It then needs the signals that it has used
-        before this wait again, and one more.
+        After the wait, the step runs again from its beginning. It then needs the signals that it
+        used before this wait, and one more. No commit has taken any of them yet.
         """
         first = self._first_used.get(name)
         return 1 if first is None else self._used(name) - first + 2
@@ -406,9 +426,9 @@ _REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
 
 @contextmanager
 def no_waits(reason: str) -> Iterator[None]:
-    """Refuse waits inside the ``with`` block. The error gives the reason.
+    """Make each wait inside the ``with`` block raise FatalError with ``reason``.
 
-    Of two such blocks, the outer one gives the reason.
+    In nested blocks, the reason of the outer block is used.
     """
     before = _REFUSED.set(_REFUSED.get() or reason)
     try:

@@ -82,7 +82,7 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
 
 
 def whole_digest_of_call(key: str, function: Callable[..., Any], args: Sequence[Any]) -> str:
-    """Return the SHA-256 of a step's call, for which a person's approval counts.
+    """Return the SHA-256 of a step's call. A person's approval is valid for this digest only.
 
     Args:
         key: the key of the step.
@@ -95,7 +95,7 @@ def data_of(value: Any) -> Any:
     """Return a value as JSON data that is the same in each process.
 
     Raises:
-        Exception: the value has no such form.
+        Exception: the value cannot be read as such data.
     """
     return storable(_data(value, DEEPEST), "the value")
 
@@ -109,8 +109,9 @@ def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> s
     """Return the digest of a step's arguments in the older form.
 
     They include the arguments held by ``functools.partial``, the object of a method, the defaults
-    of a function, and the variables that a lambda or an inner function has from around it. If one
-    of them cannot be compared, none is.
+    of a function, and the variables that a lambda or an inner function has from around it. The
+    digest is INCOMPARABLE if a value in ``args`` cannot be compared. Any of the other values that
+    cannot be compared does not count.
     """
     hidden = _hidden(function, DEEPEST)
     return digest_of([list(args), hidden] if hidden else list(args))
@@ -135,7 +136,7 @@ def _text_of(call: list[Any]) -> str:
 
 
 def _form_of_target(function: Callable[..., Any]) -> Any:
-    """Return the function of a step as JSON data: also an object that is called like one."""
+    """Return the function of a step as JSON data. It may be any object that can be called."""
     form = _form_of_callable(function, DEEPEST, OPENED)
     return form or [_name_of(type(function)), _form(function, DEEPEST, OPENED)]
 
@@ -143,7 +144,7 @@ def _form_of_target(function: Callable[..., Any]) -> Any:
 def _form(value: Any, depth: int, opened: int) -> Any:
     """Return a value as JSON data that is the same in each process.
 
-    What has no such form is replaced by the name of its class.
+    A value that cannot be read as such data becomes the name of its class.
 
     Args:
         depth: how deep values inside the value are read.

@@ -83,7 +83,7 @@ class Script(Protocol):
 
 
 class BaseSteps:
-    """The methods of steps that do not wait. For the other methods it creates the requests."""
+    """The methods of ``Steps`` that do not wait, and the requests of the methods that wait."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -199,9 +199,10 @@ class BaseSteps:
         raise TopicTaken(*refusal.result)
 
     def _refusal_of(self, topic: str, key: str) -> list[str] | None:
-        """Take a topic. Return the arguments of ``TopicTaken`` if another live run holds it.
+        """Take a topic. Return the arguments of ``TopicTaken`` if another live run holds the topic.
 
-        The refusal is recorded at once: the next attempt of the round must take the same way.
+        None if this run now has the topic. The refusal is recorded at once: the next attempt of the
+        round must take the same way.
         """
         context = self.context
         name = name_of_mark(f"{key} {context.retried}")  # A retry by a person asks again.
@@ -249,7 +250,7 @@ class BaseSteps:
         return self._script.place_ahead(kind, name, of)
 
     def is_replaying(self) -> bool:
-        """Return whether the function has not come to where the run is (``patched``)."""
+        """Return whether the function has not yet reached the point where the run is."""
         return self._script.is_replaying()
 
     def is_answered_ahead(self, name: str) -> bool:

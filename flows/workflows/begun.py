@@ -41,7 +41,8 @@ class Begun:
         state: how far the request has come, for error messages.
         kind: the kind of the request. Empty if it is not known.
         of: the digest of its arguments. Empty if it is not known.
-        is_fixed: whether other arguments than these diverge, even if the workflow is not strict.
+        is_fixed: whether a request with other arguments diverges even if the workflow is not
+            strict.
     """
 
     key: str

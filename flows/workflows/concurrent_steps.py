@@ -42,7 +42,8 @@ class Sibling:
         context: the step's view of the round.
         mailbox: the step's view of the run's signals.
         keys: the keys of all steps that are carried out at the same time.
-        is_unchecked: whether an earlier attempt recorded a failure that may have had its effect.
+        is_unchecked: whether an earlier attempt recorded that the step failed, but its effect may
+            have happened.
     """
 
     is_unchecked = False
@@ -104,7 +105,10 @@ class Sibling:
         self.mailbox.replies = {**replies, **self.mailbox.replies}
 
     def entry_recorded(self) -> JournalEntry | None:
-        """Return the step's entry that an earlier attempt has recorded, or None."""
+        """Return the step's entry that an earlier attempt has recorded. None if there is none.
+
+        The changes that the step made to its context are restored, too (``take_over``).
+        """
         step, context = self.step, self.context
         failures = self._names_of_failure()
         for name in (step.key, f"{WHOLE}{step.key}", *failures):
@@ -126,7 +130,10 @@ class Sibling:
         return (f"{scope}{name}" if scope else older), older
 
     def record(self, entry: JournalEntry) -> JournalEntry:
-        """Record the step's entry before its round's commit, and return the record."""
+        """Record the step's entry before its round's commit, and return the recorded entry.
+
+        An entry that is too large to be recorded is returned unchanged.
+        """
         step, context = self.step, self.context
         told = self.with_beside(entry.told())
         name = step.key if entry.error is None else self._names_of_failure()[0]

@@ -225,7 +225,8 @@ def name_of(key: str) -> str:
 def name_of_mark(what: str) -> str:
     """Return the name under which a round records a mark before its commit.
 
-    No result of ``context.once`` has such a name, and none of its limits counts for it.
+    Results of ``context.once`` never have such a name, and the limits of ``context.once`` do not
+    apply to marks.
     """
     return f"~{what}{SCOPE}"
 

@@ -129,10 +129,10 @@ class LiveScript(BaseScript):
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
-        """Return the entry for a request if it is available at once.
+        """Return the entry for a request if it is available at once, else None.
 
-        Then the coroutine need not be suspended. The coroutine must wait for nothing else, no other
-        callback may be ready, and the entry must be the next one of the journal.
+        If it is available, the coroutine need not be suspended. The coroutine must wait for nothing
+        else, no other callback may be ready, and the entry must be the next one of the journal.
         """
         if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
             return None

@@ -46,7 +46,10 @@ class _NumberedTask(asyncio.Task[Any]):
     def add_done_callback(
         self, callback: Callable[..., object], *, context: Context | None = None
     ) -> None:
-        """Call ``callback`` when the task is done. Who awaits a task adds a callback, too."""
+        """Call ``callback`` when the task is done.
+
+        asyncio calls this when a task is awaited, and the task then counts as awaited.
+        """
         # A callback of the user's own, such as `tasks.discard`, awaits nothing.
         waiter = getattr(callback, "__self__", None)
         module = getattr(callback, "__module__", None) or ""
@@ -112,7 +115,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         return task
 
     def has_forgotten_tasks(self, first: asyncio.Task[Any]) -> bool:
-        """Return whether an unfinished task was never awaited. ``first`` need not be."""
+        """Return whether an unfinished task was never awaited. ``first`` is not considered."""
         return any(
             not (task.done() or task.is_awaited or task is first) for task in list(self._tasks)
         )

@@ -57,8 +57,9 @@ def ask_all(
         faults: what is wrong with the last answers, by the key of the question.
 
     Returns:
-        The entries of valid answers, in the order of their arrival, and what is wrong with the
-        others, by key. The caller asks those questions again.
+        The entries of valid answers and of questions whose child run failed, in the order of their
+        arrival. And what is wrong with the other answers, by key. The caller asks those questions
+        again.
 
     Raises:
         Parked: a question is not answered yet.

@@ -55,9 +55,11 @@ class AskRequest(Request):
     expects: TypeAdapter[Any] | None = None
 
     def read(self, answer: Any) -> tuple[Any, str]:
-        """Return the answer as JSON data of the expected type, and what is wrong with it.
+        """Validate an answer.
 
-        The text of what is wrong is empty if the answer is valid.
+        Returns:
+            The answer as JSON data of the expected type, and an empty text. If the answer does not
+            fit: None, and a text that says what is wrong.
         """
         if self.expects is None:
             return answer, ""
@@ -105,8 +107,8 @@ class StepRequest(Request):
     Attributes:
         target: the step's function.
         args: the arguments of the function.
-        shown: JSON that people see in place of the arguments. None: the arguments.
-        summarize: converts the result to what people see of it. None: the result.
+        shown: JSON that people see in place of the arguments. None: people see the arguments.
+        summarize: converts the result to the form that people see. None: people see the result.
         listener: who reads a person's words about the step: ``workflow`` or ``model``.
     """
 
@@ -190,7 +192,7 @@ class StepRequest(Request):
         return found
 
     def plan(self) -> dict[str, Any]:
-        """Return the time limit and the retry policy of this step, as far as they are set."""
+        """Return the time limit and the retry policy of this step. Those not set are left out."""
         told = {
             "timeout": self.timeout,
             "retry": None if self.retry is None else self.retry.to_data(),
@@ -205,7 +207,10 @@ ASKED = 10_000
 
 
 class NotShown(FatalError):
-    """Raised before a step whose call a person could not see as a whole. It is not begun."""
+    """Raised when a step needs an approval, but a person could not see its whole call.
+
+    The step is not begun.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,10 +127,10 @@ class WorkflowRound:
         return got
 
     def check_begun(self, due: Sequence[Request]) -> None:
-        """Raise Diverged unless the function comes to all that the round has begun.
+        """Raise Diverged unless the function comes to all requests that the round has begun.
 
-        The effects would be forgotten, or taken for those of another step. The answer of a person
-        would be lost.
+        Otherwise their effects would be forgotten, or taken for those of another step, and the
+        answer of a person would be lost.
 
         Args:
             due: the requests that the round carries out next. Empty if the function ends.
@@ -277,7 +277,8 @@ class WorkflowRound:
         """Carry out several steps at the same time.
 
         Raises:
-            Exception: the error of the first step that must be retried.
+            BaseException: the error of the first step that must be retried. An error that is not an
+                Exception, such as the end of the process, comes before the others.
         """
         lock = threading.RLock()
         keys = {each.key for each in steps}
@@ -382,7 +383,7 @@ class WorkflowRound:
 
     @contextmanager
     def _describing_wait(self, requests: Sequence[Request]) -> Iterator[None]:
-        """Store with a wait that is not over which requests it is for."""
+        """If the ``with`` block parks the run, store the requests for which the run waits."""
         try:
             yield
         except Parked as parked:

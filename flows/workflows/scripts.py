@@ -94,10 +94,10 @@ class BaseScript:
         }
 
     def is_replaying(self) -> bool:
-        """Return whether the function has not come to where the run is.
+        """Return whether the function has not yet reached the point where the run is.
 
         The journal has entries that the function has not requested yet, or the round has begun
-        something that it does not have yet.
+        requests that the function has not made yet.
         """
         # Workers of older releases left no kind. The run may have passed this line with them.
         return bool(self._left) or any(each.kind for each in self.begun.values())

@@ -50,10 +50,10 @@ def explained(question: Interrupt, step: StepRequest, context: RoundContext) -> 
 
 
 def without_old_answer(context: RoundContext) -> RoundContext:
-    """Return the context without an answer that is not for a step, or no longer counts.
+    """Return the context, without an answer that is not for a step or no longer counts.
 
-    The function itself asks other questions. An answer from before the last retry of the run led to
-    the run's error.
+    An answer to a question of the function itself (``asks``) is not for a step. An answer from
+    before the last retry of the run led to the run's error, and no longer counts.
     """
     asked = context.asked
     if not context.answered or not isinstance(asked, Mapping):

@@ -31,7 +31,7 @@ UNLIMITED = 1_000_000
 
 
 class StepTimedOut(OutcomeUnknown):
-    """Raised when a step exceeds its time limit. It may have happened, as a whole or in part."""
+    """Raised when a step exceeds its time limit. The step may have happened, wholly or in part."""
 
     code = "step-timed-out"
 
@@ -39,8 +39,8 @@ class StepTimedOut(OutcomeUnknown):
 def is_out_of_time(step: StepRequest, context: RoundContext, policy: Retry) -> bool:
     """Return whether a step has failed for as long as its retry policy allows (``within``).
 
-    This is for one of several concurrent steps. It is False for the only step of a round, since
-    the commit checks that one.
+    This is for one of several concurrent steps. The result is False for the only step of a round,
+    since the commit checks that step.
 
     Args:
         policy: the policy of the step, completed by the flow's.

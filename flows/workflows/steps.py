@@ -126,8 +126,8 @@ class Steps(BaseSteps):
     def gather(self, steps: Iterable[Step | Ask]) -> list[Any]:
         """Call several functions concurrently, and return their results in order.
 
-        They are carried out in one round, at most 16 at a time. Each result is kept as soon as it
-        is available. Then several questions are asked at the same time, each by a child run, so
+        They are carried out in one round, at most 16 at a time. Each result is recorded as soon as
+        it is available. Then several questions are asked at the same time, each by a child run, so
         that people answer them in any order. The function goes on when all are answered.
 
         Raises:
@@ -179,7 +179,7 @@ class Steps(BaseSteps):
         return self._one(self._ask(question, data, deadline, default, expects, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> None:
-        """Wait for a time. Meanwhile the run holds no worker."""
+        """Sleep for a duration. Meanwhile the run holds no worker."""
         self._one(self._sleep(seconds, name))
 
     def wait_for(
@@ -295,7 +295,7 @@ class AsyncSteps(BaseSteps):
         return self._one(self._ask(question, data, deadline, default, expects, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> Awaited:
-        """Wait until a time has passed, as ``Steps.sleep`` does."""
+        """Sleep for a duration, as ``Steps.sleep`` does."""
         return self._one(self._sleep(seconds, name))
 
     def wait_for(

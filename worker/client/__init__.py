@@ -1,7 +1,7 @@
 """Client: submits goals, reads runs, and stops, resumes and retries them.
 
-Names are imported when they are first used, because a command that only reads runs needs a part of
-this package (``reader``).
+Names are imported when they are first used, because a command that only reads runs needs only a
+part of this package (``reader``).
 """
 
 from __future__ import annotations

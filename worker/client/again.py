@@ -1,7 +1,7 @@
-"""The submission of a run once more: with the same inputs or changed ones, by its flow or another.
+"""The submission of a run once more, as a new run of its flow or of another flow.
 
-Perdure stores results and not code, so a new run uses the workers' current code. Another version of
-a flow, registered beside it, has another name.
+Perdure stores results and not code, so a new run uses the workers' current code. To use another
+version of a flow, register this version under another name.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ PAUSES = ("interrupt_before", "interrupt_after")
 
 
 def options_again(run: Run, flows: Mapping[str, Any], flow: str) -> dict[str, Any]:
-    """Return the options that submit a run once more: labels, model, limits and pauses at nodes.
+    """Return the options for submitting a run once more: labels, model, limits and pauses at nodes.
 
-    Limits and pauses that the run's submission did not choose are left out: the new run has them
-    from its own flow.
+    Limits and pauses that the run's submission did not choose are left out, because the new run
+    gets them from its own flow. Empty options are left out too.
 
     Args:
-        flows: The flows by name, as ``Client.flows`` describes them.
+        run: The run to submit once more.
+        flows: The flows by name, as ``Client.flows`` returns them.
         flow: Name of the new run's flow.
     """
     details = run.details
@@ -46,14 +47,18 @@ def options_again(run: Run, flows: Mapping[str, Any], flow: str) -> dict[str, An
 def _differing(
     run: Run, own: Mapping[str, Any], other: Mapping[str, Any]
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return the budgets and other options of a run that were probably chosen.
+    """Return the limits and pauses of a run that its submission has probably chosen.
 
-    An earlier release did not store which were chosen. So they are the limits that differ from the
-    flows' defaults, and the pauses, in addition to those of the new run's flow.
+    An earlier release did not store which of them were chosen. So they are compared with the
+    defaults of both flows. A limit or a pause counts as chosen if it differs from both defaults.
 
     Args:
-        own: The run's flow. Empty if it is not known: then nothing can be compared.
-        other: The new run's flow.
+        own: The run's flow. Empty if the flow is not known. Then nothing counts as chosen.
+        other: The new run's flow. Empty if the flow is not known, with the same effect.
+
+    Returns:
+        The chosen budgets by name, and the other options. Pauses are reduced to nodes that the
+            other flow has, and the pauses of the other flow are added.
     """
     details = run.details
     if not own or not other:
@@ -75,7 +80,15 @@ def _differing(
 
 
 def lost_pauses(options: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the chosen pauses at nodes that a flow (``info``) does not have, by option."""
+    """Return the chosen pauses at nodes that a flow does not have, as lists of nodes by option.
+
+    Args:
+        options: The options of the new run, from ``options_again``.
+        info: The flow, as ``Client.flows`` returns it.
+
+    Returns:
+        The nodes by option. Empty if the flow has all nodes.
+    """
     found = {
         name: [node for node in options.get(name, []) if node not in info["nodes"]]
         for name in PAUSES
@@ -84,7 +97,12 @@ def lost_pauses(options: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str
 
 
 def lost_pause_text(name: str, nodes: Sequence[str]) -> str:
-    """Return a sentence about the nodes of ``lost_pauses`` for one option (``name``)."""
+    """Return a sentence about one option in the result of ``lost_pauses``.
+
+    Args:
+        name: The name of the option.
+        nodes: The nodes that the flow does not have.
+    """
     when = name.removeprefix("interrupt_")
     return (
         f"The run waited for a person {when} {', '.join(nodes)}, which the flow does not have now."
@@ -92,12 +110,13 @@ def lost_pause_text(name: str, nodes: Sequence[str]) -> str:
 
 
 def check_pauses(run: Run, options: Mapping[str, Any], flows: Mapping[str, Any], flow: str) -> None:
-    """Raise InvalidInput if a run was submitted with pauses at nodes that the flow lacks.
+    """Raise InvalidInput if a run was submitted with pauses at nodes that the new run's flow lacks.
 
     Args:
         options: The options of the new run, from ``options_again``.
-        flows: The flows by name, as ``Client.flows`` describes them.
-        flow: Name of the new run's flow. A submission reports a flow that is not known.
+        flows: The flows by name, as ``Client.flows`` returns them.
+        flow: Name of the new run's flow. If it is not in ``flows``, nothing is checked, because the
+            submission reports an unknown flow.
     """
     lost = lost_pauses(options, flows[flow]) if flow in flows else {}
     if lost:
@@ -115,13 +134,13 @@ def submitted_files(run: Run) -> list[str]:
 
 
 def differences(run: Run, info: Mapping[str, Any]) -> list[str]:
-    """Return the differences between a run and its flow now, as sentences.
+    """Return sentences about parts of a run that do not fit its flow as it is now.
 
     They name inputs, the node and the model of the run that the flow no longer has, and required
-    inputs that the run does not have. For pauses see ``lost_pauses``.
+    inputs that the run does not have. ``lost_pauses`` finds the pauses.
 
     Args:
-        info: The flow, as ``Client.flows`` describes it.
+        info: The flow, as ``Client.flows`` returns it.
     """
     found: list[str] = []
     schema = info.get("inputs")

@@ -1,4 +1,7 @@
-"""ClientApi: the methods of every client. Those that are not derived are abstract here."""
+"""ClientApi: the methods of every client.
+
+Some methods are derived from operations (``Methods``). Almost all others are abstract here.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClientApi(ReadApi, Methods):
-    """Operations of every client on the runs of one server.
+    """The methods of every client, for the runs of one server.
 
     ``Client`` talks to the state server, ``RemoteClient`` to a server of the HTTP API.
     ``AsyncClient`` has the same methods as coroutines.
@@ -51,14 +54,16 @@ class ClientApi(ReadApi, Methods):
         Args:
             thread: Your name for the conversation: letters, digits and ``_.:@+-``.
             text: The message.
-            flow: Name of the flow of a new run. None for the flow of the thread's newest run.
-            inputs, labels, budgets: Of a new run.
-            key: Your own id of the message. Sent again under it, the message is stored once.
-            submitted_by: Owner of the run, and author of the message.
+            flow: Name of the flow of a new run. None means the flow of the thread's newest run.
+            inputs, labels, budgets: For a new run, as for ``submit``. A live run does not get them.
+            key: Your own id of the message. If a call with the same key is repeated, the message is
+                stored once. None: each call stores a message.
+            submitted_by: Owner of a new run, and author of the message.
             files: Pictures, documents and texts of a new run, as for ``submit``.
 
         Raises:
             UnknownFlow, InvalidInput, UnsafeServer: As for ``submit``. Nothing was stored.
+                InvalidInput also if ``flow`` is None and the thread has no run.
             UnsupportedPart: The message has files, and the thread's live run accepts texts only.
             Conflict: The key belongs to another message.
             MailboxFull: As for ``signal``.
@@ -77,11 +82,11 @@ class ClientApi(ReadApi, Methods):
         key: str | None = None,
         by: str | None = None,
     ) -> Any:
-        """Ask a working run and return its reply.
+        """Ask a run, and return its reply.
 
-        The question is a signal that expects a reply. A controller reads ``ask`` as it reads
-        ``say``, and its model answers with the command ``reply``. Any other node takes the signal
-        and calls ``context.reply``.
+        The question is a signal that expects a reply. A controller reads the signal ``ask`` as it
+        reads ``say``, and its model answers with the command ``reply``. Any other node takes the
+        signal and calls ``context.reply``.
 
         Args:
             question: JSON data, usually a text.
@@ -91,7 +96,8 @@ class ClientApi(ReadApi, Methods):
 
         Raises:
             TimeoutError: The run did not reply in time. It may reply later: see ``reply``.
-            InvalidTransition: The run has completed, perhaps without a reply.
+            InvalidTransition: The run had completed before the question, or it completed without a
+                reply.
             RunNotFound, InvalidInput, UnstorableValue, Conflict, MailboxFull: As for ``signal``.
         """
 
@@ -110,9 +116,9 @@ class ClientApi(ReadApi, Methods):
 
         The new run has the run's inputs, labels, model, submitted files, limits (``budgets``,
         ``max_rounds``, ``retry``) and pauses at nodes, unless you pass others. Limits and pauses
-        that the submission did not choose come from the new run's flow. The limits include what
-        was added to them. The new run does not take over start time, deadline, topic, thread,
-        callback and mailbox. It uses the workers' current code.
+        that the submission did not choose come from the new run's flow. The limits include
+        amounts that were added to them later. The new run does not take over start time,
+        deadline, topic, thread, callback and mailbox. It uses the workers' current code.
 
         Args:
             flow: Another flow, such as a version that is registered beside the first one. None
@@ -125,8 +131,8 @@ class ClientApi(ReadApi, Methods):
         Raises:
             RunNotFound: No run has this id.
             UnknownFlow: Neither this client nor a live worker knows the flow.
-            InvalidInput: The inputs do not fit the flow, or it does not allow the model, or it
-                lacks a node at which the submission chose to pause.
+            InvalidInput: The inputs do not fit the flow, or the flow does not allow the model, or
+                the flow lacks a node at which the submission chose to pause.
         """
         from perdure.worker.client.again import check_pauses, options_again, submitted_files
 
@@ -165,9 +171,9 @@ class ClientApi(ReadApi, Methods):
         All given filters must match. It is a dry run of the operations below.
 
         Args:
-            older_than: Only runs that have not changed for this long before ``now``.
+            older_than: Only runs whose last change is more than this time before ``now``.
             now: An aware datetime. None means this machine's time.
-            query: A query line, as in ``runs``. Its order does not matter.
+            query: A query line, as in ``runs``. ``sort:`` has no effect.
             limit: Maximum number of ids. None means all.
 
         Raises:
@@ -191,12 +197,16 @@ class ClientApi(ReadApi, Methods):
         Child runs are stopped only with their parents, unless the query has ``children:yes``.
 
         Args:
-            status: queued, running or interrupted.
+            status: queued, running or interrupted. None means all three.
+            mode, reason, requested_by: As for ``request_stop``.
             query: A query line, as in ``runs``.
             limit: Maximum number of runs to stop. None means all.
 
+        Returns:
+            A receipt for each run. The receipt of a damaged run says why the run was not stopped.
+
         Raises:
-            InvalidInput: Neither flow, status nor query is given, or runs of this status have
+            InvalidInput: None of flow, status and query is given, or runs of this status have
                 ended, or the query cannot be read or is empty.
         """
 
@@ -212,14 +222,15 @@ class ClientApi(ReadApi, Methods):
         by: str | None = None,
         submitted_by: str | None = None,
     ) -> list[Done]:
-        """Send a signal to all live runs that match.
+        """Send a signal to all live runs that match all given filters.
 
         Args:
-            name, payload: As in ``signal``.
+            name, payload, by: As in ``signal``.
             flow: Only runs of this flow.
-            labels: Only runs with these labels.
-            key: Your own id of this signal. With it, an aborted call can be repeated: each run
+            labels: Only runs with all these labels.
+            key: Your own id of this signal. With a key, an aborted call can be repeated: each run
                 stores the signal once.
+            submitted_by: Only runs of this submitter.
 
         Returns:
             A result for each run. If a run did not store the signal, its result says why.
@@ -246,8 +257,8 @@ class ClientApi(ReadApi, Methods):
             limit: Maximum number of runs to retry. None means all.
 
         Returns:
-            A result for each run. A run that changed meanwhile is left as it is, and its result
-                says so. An aborted call can be repeated.
+            A result for each run. A run that is no longer errored is left unchanged, and its result
+                says why. An aborted call can be repeated.
 
         Raises:
             InvalidInput: The query cannot be read or is empty. None means no query.
@@ -263,10 +274,11 @@ class ClientApi(ReadApi, Methods):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Delete all runs of an ended status.
+        """Delete all runs that have ended and match all given filters.
 
         Args:
-            status: completed, errored or stopped. It may be left out if there is a query.
+            status: completed, errored or stopped. With a query, None means all three.
+            older_than: Only runs whose last change is more than this time ago.
             query: Only runs that match this query line, as in ``runs``.
             limit: Maximum number of runs to delete. None means all.
 
@@ -274,6 +286,6 @@ class ClientApi(ReadApi, Methods):
             A result for each run, as ``retry_many`` returns them.
 
         Raises:
-            InvalidInput: Another status is given, or neither a status nor a query, or the query
+            InvalidInput: Another status is given, or status and query are both None, or the query
                 cannot be read or is empty.
         """

@@ -1,4 +1,7 @@
-"""AsyncClient: the methods of every client, for asyncio. Waiting for a run occupies no thread."""
+"""AsyncClient: the methods of every client, for asyncio.
+
+While a coroutine waits for a run, it occupies no thread. Only ``stream`` has a thread of its own.
+"""
 
 from __future__ import annotations
 

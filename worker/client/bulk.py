@@ -1,6 +1,6 @@
-"""BulkOperations: client operations on all runs of a flow or a status, or that a query matches.
+"""BulkOperations: the methods of clients that change all runs that match filters.
 
-Each run is still stopped, retried or deleted individually.
+Each run is stopped, signalled, retried or deleted by a call of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PAGE = 200
 class BulkOperations(ClientApi):
     """Operations on all runs that matched when the call began.
 
-    A run may change meanwhile, so that the operation no longer applies. It is then left unchanged,
-    and its result reports it. An aborted call can be repeated, because finished runs no longer
-    match.
+    A run may change meanwhile, so that the operation no longer applies to it. Then the run is left
+    unchanged, and its result says why. An aborted call can be repeated: runs that it has stopped,
+    retried or deleted no longer match. To repeat ``signal_many``, pass a key.
     """
 
     def matching(
@@ -187,10 +187,18 @@ def matching_any(
     query: str | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """Return the ids of matching runs with any of these statuses.
+    """Return the ids of the runs that have any of these statuses and match all other filters.
 
     All statuses are read as one list. If they were read one after the other, a run that changes
     from one status to another meanwhile could be missed.
+
+    Args:
+        statuses: The statuses. If ``query`` names statuses too, only statuses in both count.
+        query: A query line. None: no query.
+        limit: Maximum number of ids. None: all.
+
+    Raises:
+        InvalidInput: The query cannot be read or is empty.
     """
     check_query(query)
     wanted = frozenset(statuses) & RunQuery.of(query or "").statuses
@@ -224,10 +232,10 @@ def check_query(query: str | None) -> None:
 
 
 def live_status(status: RunStatus | str | None) -> RunStatus | None:
-    """Return the status of the runs to stop. None for all live runs.
+    """Return the status of the runs to stop. None stays None, and means all live runs.
 
     Raises:
-        InvalidInput: Runs of this status cannot be stopped.
+        InvalidInput: Runs of this status have ended.
     """
     chosen = validation.status(status)
     if chosen is not None and chosen.ended:
@@ -239,10 +247,14 @@ def live_status(status: RunStatus | str | None) -> RunStatus | None:
 
 
 def ended_status(status: RunStatus | str | None, query: str | None = None) -> RunStatus | None:
-    """Return the status of the runs to delete. None for all that have ended and match ``query``.
+    """Return the status of the runs to delete.
+
+    Returns:
+        The status. None if ``status`` is None: all runs that have ended and match ``query``.
 
     Raises:
-        InvalidInput: Runs of this status cannot be deleted, or nothing chooses runs.
+        InvalidInput: Runs of this status have not ended, or both arguments are None, or the query
+            is empty.
     """
     check_query(query)
     chosen = validation.status(status)

@@ -13,9 +13,9 @@ class Client(Threads, Steering, BulkOperations):
     Args:
         url: redis://, rediss://, unix:// or redis+sentinel://. None means the URL in the settings.
         settings: None means the settings of this process (``config/worker.toml``, ``PERDURE_*``).
-        app: A Celery app of your own, after ``install``. It brings its state server, its broker and
-            its connection, so pass it without ``url`` and ``settings``.
-        resends: How often a command without a reply is sent again before StoreUnavailable is
+        app: A Celery app of your own, after ``install``. It has its own state server, broker and
+            settings, so pass it without ``url`` and ``settings``. None means an app of Perdure.
+        resends: How often a Redis command without a reply is sent again before StoreUnavailable is
             raised.
 
     Raises:

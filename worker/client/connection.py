@@ -1,4 +1,4 @@
-"""The base of the clients of a state server: it performs operations on a session."""
+"""The base of the clients of a state server, which performs operations on a session."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ R = TypeVar("R")
 
 
 def session_of(client: ClientConnection) -> Session:
-    """Return the session of a client, for packages that read more than clients offer."""
+    """Return the session of a client, for packages that need reads that no client method offers."""
     return client._session
 
 
 class ClientConnection(ClientFeatures):
-    """A client with a session, whose parts have shorter names for methods that are not derived."""
+    """A client with a session.
+
+    For methods that are not derived from operations, its properties have the parts of the session.
+    The arguments are those of ``Client``.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""in_thread: the coroutine of an AsyncClient for a method of Client."""
+"""in_thread: makes a coroutine function of AsyncClient from a method of Client."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ T = TypeVar("T")
 def in_thread(
     method: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine function that runs a method of an AsyncClient's client in a thread.
+    """Return a coroutine function that calls a method of ``Client`` in a thread.
 
-    The function has the name, parameters and docstring of the client's method. Each call is one
-    short exchange with the state server.
+    The function is a method of AsyncClient, and calls the method of the AsyncClient's own
+    ``Client``. It has the name, parameters and docstring of that method. Each call occupies a
+    thread of asyncio's default executor until it returns.
     """
 
     @wraps(method, updated=())

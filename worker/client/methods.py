@@ -1,4 +1,4 @@
-"""Methods of all clients derived from ``worker/operations``, beside those of ``read_methods``."""
+"""The methods of all clients that are derived from operations, without those of ReadMethods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perdure.worker.operations.operation import method
 
 
 class Methods(EveryClientFeatures):
-    """Derived methods, beside those that read runs."""
+    """The derived methods of every client, without those of ``ReadMethods``."""
 
     submit = method(submit.submit)
     fork = method(fork.fork)

@@ -1,4 +1,7 @@
-"""ReadApi: the methods of every client that read runs, and the contract of those not derived."""
+"""ReadApi: the methods of every client that read runs.
+
+Some methods are derived from operations (``ReadMethods``). The others are abstract here.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,12 @@ class ReadApi(ReadMethods):
 
         A run ends completed, errored or stopped.
 
+        Args:
+            timeout: Seconds to wait. None waits without a limit.
+
         Raises:
-            TimeoutError: Neither happened within ``timeout`` seconds. The run continues.
+            TimeoutError: The run neither ended nor was interrupted in time. It continues.
+            RunNotFound: No run has this id.
         """
 
     @abstractmethod
@@ -36,6 +43,7 @@ class ReadApi(ReadMethods):
 
         Args:
             run: The run, or its id.
+            timeout: Seconds to wait. None waits without a limit.
             as_type: The type of the answer: a pydantic model, a dataclass, a TypedDict, or any type
                 that pydantic can read. None: the type of the run's flow (``Answer``), if this
                 process knows the flow. Otherwise the answer is returned as JSON data.
@@ -43,7 +51,7 @@ class ReadApi(ReadMethods):
         Raises:
             RunFailed: The run ended errored, stopped or unfinished. ``run`` of the error is the
                 run.
-            TimeoutError: The run did not end within ``timeout`` seconds. It continues.
+            TimeoutError: The run did not end in time. It continues.
             InvalidAnswer: The answer does not fit the type.
             InvalidInput: ``as_type`` is no type that pydantic can read.
             RunNotFound: No run has this id.

@@ -1,6 +1,7 @@
-"""The methods of all clients that read runs, derived from the operations of ``worker/operations``.
+"""ReadMethods: the methods of all clients that are derived from operations and read runs.
 
-They are apart from ``Methods``: a command that only reads runs starts faster without the others.
+They are not in ``Methods``, because a command that only reads runs starts faster without the other
+operations.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ R = TypeVar("R")
 
 
 class ReadMethods(metaclass=ABCMeta):
-    """Derived methods. A client decides with ``_perform`` how it carries an operation out."""
+    """The derived methods that read runs. A client's ``_perform`` carries the operations out."""
 
     @abstractmethod
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
-        """Carry an operation out with the arguments ``bound``, and return its result."""
+        """Carry an operation out, and return its result.
+
+        Args:
+            bound: The arguments of the operation, with defaults.
+        """
 
     get = method(run_reads.get)
     runs = method(run_lists.runs)

@@ -10,4 +10,4 @@ from perdure.worker.client.run_waits import RunWaits
 
 
 class Reader(RunWaits):
-    """Client that reads the runs on one state server. It has the arguments of ``Client``."""
+    """Client that only reads the runs on one state server. The arguments are those of Client."""

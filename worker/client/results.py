@@ -1,4 +1,4 @@
-"""The method ``result`` of every client, and timeout errors."""
+"""The method ``result`` of the clients that block, and the parts that other waits share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class RunResults(ReadApi):
-    """The method ``result`` of the clients that block."""
+    """The method ``result`` of the clients whose methods block."""
 
     @abstractmethod
     def _run_when(
@@ -26,8 +26,11 @@ class RunResults(ReadApi):
     ) -> Run:
         """Wait until ``is_awaited`` returns True for a run, and return the run.
 
+        Args:
+            timeout: Seconds to wait. None waits without a limit.
+
         Raises:
-            TimeoutError: This took longer than ``timeout`` seconds.
+            TimeoutError: ``is_awaited`` did not return True in time.
         """
 
     @abstractmethod
@@ -54,17 +57,17 @@ class RunResults(ReadApi):
 
 
 def id_of(run: Run | str) -> str:
-    """Return the id of a run, given as its id or a ``Run``."""
+    """Return the id of a run. The argument is a ``Run``, or the id itself."""
     return run.id if isinstance(run, Run) else run
 
 
 def has_ended(run: Run) -> bool:
-    """Return whether a run has ended: nothing more happens until a person continues it."""
+    """Return whether a run has completed, errored or been stopped."""
     return run.status.ended
 
 
 def rests(run: Run) -> bool:
-    """Return whether a run has ended or is interrupted."""
+    """Return whether a run has ended (``has_ended``) or is interrupted."""
     return run.status.ended or run.status is RunStatus.INTERRUPTED
 
 
@@ -72,8 +75,8 @@ def still(run: Run, timeout: float, verdict: Verdict) -> TimeoutError:
     """Return the error for a wait that timed out after ``timeout`` seconds.
 
     Args:
-        verdict: The reason for the run's current state. If the run does not move by itself, the
-            error contains it: for example, no worker plays its rounds.
+        verdict: The reason for the run's current state. If the run does not continue by itself, for
+            example because no worker can take it, the error contains the verdict's sentence.
     """
     from perdure.worker.domain.verdict import MOVING  # Few commands need it.
 

@@ -1,4 +1,4 @@
-"""The client part that waits for runs."""
+"""The part of clients of a state server that waits for runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.worker.operations.run_events import EVENT_BLOCK
 
 
 class RunWaits(ClientConnection, RunResults):
-    """Waits for a run."""
+    """The methods ``wait`` and ``result`` of the clients of a state server."""
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
         return self._run_when(run_id, rests, validation.timeout(timeout))

@@ -1,4 +1,4 @@
-"""The client part for ``ask``, which sends a signal and waits for the reply."""
+"""The method ``ask`` of clients, which sends a signal and waits for the reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
 
 
 class Steering(ClientApi):
-    """The method ``ask`` of the clients that block."""
+    """The method ``ask`` of the clients whose methods block."""
 
     def ask(
         self,

@@ -1,8 +1,8 @@
-"""The client part that sends messages to threads.
+"""The part of a client that sends messages to threads.
 
-A thread is a sequence of runs. Its live run holds the topic ``thread:NAME``. Two operations of the
-store decide which run gets a message: the submission of a run that takes the topic, and ``say`` to
-the run that holds it. Both know the message's key, so a message that is sent again is stored once.
+A thread is a sequence of runs. Its live run holds the topic ``thread:NAME``. A message is either
+submitted as the goal of a new run that takes the topic, or sent with ``say`` to the run that holds
+the topic. Both operations get the message's key, so a message that is sent again is stored once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ATTEMPTS = 20
 
 
 class Threads(RunWaits, ClientApi):
-    """Sends messages to threads."""
+    """The method ``send`` of the clients of a state server."""
 
     def send(
         self,
@@ -72,13 +72,19 @@ class Threads(RunWaits, ClientApi):
     ) -> SentMessage:
         """Send a message to the thread with this topic.
 
+        The arguments are those of ``send``, and these:
+
         Args:
-            may_hear: Returns whether a live run gets the message. If not, ``Taken`` is raised.
+            topic: The topic that the thread's live run holds.
+            may_hear: Returns whether the run that holds the topic may get the message.
             files: Files of the run that the message starts.
             has_own_topics: Whether topics of this run belong to its submitter, as over HTTP.
 
         Raises:
-            UnsupportedPart: The message has files, and it is for a live run.
+            Taken: ``may_hear`` returned False for the run that holds the topic.
+            UnsupportedPart: The message has files, but a live run of the thread would get it.
+            Conflict: The key belongs to another message.
+            StoreUnavailable: At each of ``ATTEMPTS`` attempts, the run that holds the topic ended.
         """
         validation.optional_texts(flow=flow)
         if not files:
@@ -156,7 +162,12 @@ class Threads(RunWaits, ClientApi):
 
 
 def _check_hears_no_files(holder: Run, file: File, thread: str) -> None:
-    """Raise UnsupportedPart if a live run would get a file."""
+    """Raise UnsupportedPart unless a run has ended, because a live run accepts texts only.
+
+    Args:
+        holder: The run that holds the topic of the thread.
+        file: A file of the message, for the error text.
+    """
     if not holder.status.ended:
         raise UnsupportedPart(
             f"run {holder.id} of thread {thread} works and hears texts only, but the message has "

@@ -1,7 +1,4 @@
-"""The client parts for access tokens and saved filters.
-
-Tokens are created, listed, revoked and looked up. Filters belong to the dashboard's runs table.
-"""
+"""Tokens and SavedFilters: access tokens, and saved filters of the dashboard's runs table."""
 
 from __future__ import annotations
 
@@ -53,8 +50,11 @@ class Tokens:
         """Create an access token for a person or service.
 
         Args:
-            scopes: Its permissions, at least one.
-            expires_in: Lifetime. None if it never expires.
+            name: The name of the person or service. It owns the runs that are submitted with the
+                token.
+            scopes: The permissions of the token, at least one.
+            expires_in: The lifetime of the token. None: the token never expires.
+            created_by: The person who creates the token, for the list of tokens.
 
         Returns:
             The token with its secret. Only a digest of the secret is stored.
@@ -90,14 +90,14 @@ class Tokens:
         return NewToken(token, written(token_id, secret))
 
     def all(self) -> list[AccessToken]:
-        """Return all access tokens, expired ones too, oldest first."""
+        """Return all access tokens, oldest first. Expired tokens are among them."""
         return sorted(
             (AccessToken.of(*record) for record in self._records.all().items()),
             key=lambda token: (token.created_at, token.id),
         )
 
     def revoke(self, token_id: str) -> None:
-        """Revoke an access token, from the next request on.
+        """Revoke an access token. The next request with the token is rejected already.
 
         Raises:
             TokenNotFound: No token has this id.
@@ -107,10 +107,14 @@ class Tokens:
             raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """Return the access token whose id and secret are in a text.
+        """Return the access token that a text contains, and check its secret.
+
+        Args:
+            text: The token as ``create`` wrote it, with id and secret.
 
         Returns:
-            The token, or None if it is unknown, revoked or expired, or its secret is wrong.
+            The token. None if the text is not a token, if the token is unknown, revoked or expired,
+                or if its secret is wrong.
         """
         id_and_secret = parts(text)
         token = self.get(id_and_secret[0]) if id_and_secret else None
@@ -119,7 +123,7 @@ class Tokens:
         )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """Return the access token with this id. No secret is checked.
+        """Return the access token with this id, without a check of a secret.
 
         Returns:
             The token, or None if it is unknown, revoked or expired.
@@ -134,14 +138,14 @@ class Tokens:
         """Return the token id of a one-time sign-in code, and invalidate the code.
 
         Returns:
-            None if the code is unknown, used or expired.
+            The id of the token. None if the code is unknown, used or expired.
         """
         return SignInCodes(self._store).take(digest_of(code))
 
     def any(self) -> bool:
-        """Return whether an access token exists, even an expired one.
+        """Return whether any access token exists. An expired token counts too.
 
-        If one exists, the HTTP API and the dashboard require a token.
+        If any exists, the HTTP API and the dashboard require a token.
         """
         return self._records.any()
 
@@ -152,7 +156,9 @@ class Tokens:
     def signing_key(self) -> str:
         """Return the key that signs the dashboard's cookies.
 
-        It is created on first use. All server processes with the same Redis prefix share it.
+        The key is stored on first use, and all server processes with the same Redis prefix share
+        it. If no key is stored and the state server refuses writes, return a key that only this
+        object has.
         """
         try:
             return self._records.signing_key(new_secret()[1])
@@ -194,25 +200,22 @@ MOST = 50
 
 
 class SavedFilters:
-    """Filters of the dashboard's runs table that ``owner`` saved, on the state server."""
+    """The filters of the dashboard's runs table that ``owner`` has saved, on the state server."""
 
     def __init__(self, client: ClientConnection, owner: str) -> None:
         validation.submitter(owner, "owner")
         self._records = FilterRecords(client._store, owner)
 
     def all(self) -> dict[str, str]:
-        """Return a user's saved filters of the runs table.
-
-        Returns:
-            Each filter's query by the filter's name, sorted by name.
-        """
+        """Return the owner's saved filters: queries by the filter's name, sorted by name."""
         return dict(sorted(self._records.all().items(), key=lambda pair: pair[0].casefold()))
 
     def save(self, name: str, query: str) -> None:
-        """Save a filter of the dashboard's runs table: a query under a name of one line.
+        """Save a filter: a query under a name. A filter with the same name is replaced.
 
         Raises:
-            InvalidInput: The name or the query is too long, or there are too many filters.
+            InvalidInput: The name is not one line of text, the name or the query is too long, or
+                the owner has too many filters.
         """
         validation.text(name, "name")
         validation.text(query, "query")
@@ -232,9 +235,6 @@ class SavedFilters:
         self._records.put(name, query)
 
     def forget(self, name: str) -> None:
-        """Remove a saved filter of the dashboard's runs table.
-
-        It is no error if no filter has this name.
-        """
+        """Delete a saved filter. Nothing happens if no filter has this name."""
         validation.text(name, "name")
         self._records.remove(name)

@@ -1,7 +1,4 @@
-"""The answer of a run as a typed value.
-
-The type comes from the run's flow or from the caller.
-"""
+"""The answer of a run as a typed value. The type comes from the run's flow or from the caller."""
 
 from __future__ import annotations
 
@@ -21,8 +18,9 @@ def answer_of(run: Run, as_type: Any, find_flows: Callable[[], None]) -> Any:
     """Return the answer of an ended run as a typed value.
 
     Args:
-        as_type: the type. None: the type of the run's flow, if this process knows the flow.
-        find_flows: registers the flows of this process.
+        as_type: the type. None: the type of the run's flow. If this process does not know the flow,
+            or if the flow has no type, the answer is returned as JSON data.
+        find_flows: registers the flows of this process. Called only if ``as_type`` is None.
 
     Raises:
         RunFailed: the run has no answer, because it ended errored, stopped or unfinished.
@@ -59,7 +57,7 @@ def _cached_type(kind: Any) -> AnswerType:
 
 
 def _why(run: Run) -> str:
-    """Return why a run has no answer, and the remedy."""
+    """Return an error text: why a run has no answer, and the command that helps."""
     match run.status:
         case RunStatus.ERRORED:
             return (

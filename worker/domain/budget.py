@@ -19,7 +19,7 @@ from perdure.flows.core.budgets import KINDS, RUNS, Budget, sum_of
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.outcomes import Interrupt
 from perdure.worker.domain.record import EARLIER_CYCLES, Record
-from perdure.worker.domain.tree_spending import ADDED, TREE, Payer, millionths
+from perdure.worker.domain.tree_amounts import ADDED, TREE, Payer, millionths
 from perdure.worker.errors import DamagedRun
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from perdure.flows.core.files import FileReference
 from perdure.flows.core.json_values import canonical, read
 from perdure.worker.domain.execution_state import ExecutionState, is_plain
 from perdure.worker.domain.stored_fields import MOST, FieldPrefix, cached_field
-from perdure.worker.domain.tree_spending import ADDED, TREE, Payer, from_millionths
+from perdure.worker.domain.tree_amounts import ADDED, TREE, Payer, from_millionths
 from perdure.worker.errors import DamagedRun
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer

@@ -19,7 +19,7 @@ from perdure.worker.domain.error_groups import kind_of
 from perdure.worker.domain.query_line import QueryTerm, terms_of
 from perdure.worker.domain.record import FORKED, Record
 from perdure.worker.domain.run import RunStatus, status_of
-from perdure.worker.domain.tree_spending import MILLION, TREE
+from perdure.worker.domain.tree_amounts import MILLION, TREE
 from perdure.worker.errors import InvalidInput
 from perdure.worker.ids import RUN_ID
 

@@ -1,6 +1,6 @@
-"""The embedded server: a real Valkey or Redis that one user's commands share.
+"""The embedded server: a real Valkey or Redis that all commands of one user share.
 
-It is for users without a server.
+It is for users who have no server.
 """
 
 from perdure.worker.embedded.binary import EmbeddedServerError

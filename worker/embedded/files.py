@@ -1,11 +1,11 @@
 """The files of one embedded server, and two locks.
 
-server.lock: locked by the server process, through a descriptor that it inherits. The lock is free
-exactly when no server runs on this data, however the last one ended.
+server.lock: locked by the server process, through a descriptor that it inherits from its starter.
+The lock is free exactly when no server runs on this data, even if the last server was killed.
 
 owner.lock: locked by the process that may stop the server, while that process lives.
 
-server.pid: written by the server.
+server.pid: the server's process id, written by the server.
 
 server.log: the server's log since its start. server.log.1 is the log of the previous server.
 
@@ -32,7 +32,7 @@ LONGEST_SOCKET_PATH = 100
 
 
 def state_directory() -> Path:
-    """Return the user's state directory for Perdure. The embedded server keeps its data there."""
+    """Return the user's state directory for Perdure, the default for the embedded server's data."""
     if platform.system() == "Darwin":
         return Path.home() / "Library" / "Application Support" / "perdure"
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -40,11 +40,14 @@ def state_directory() -> Path:
 
 
 def try_lock(path: Path, shared: bool = False) -> int | None:
-    """Lock the file `path` without waiting. Other processes may hold a `shared` lock too.
+    """Lock the file `path` without waiting. Create the file if it does not exist.
+
+    Args:
+        shared: whether other processes may hold a shared lock at the same time.
 
     Returns:
-        A descriptor, or None if another process holds the lock. The lock lasts until every process
-        with a copy of the descriptor has closed it or died.
+        A descriptor, or None if another process holds a lock that excludes this one. The lock lasts
+        until every process with a copy of the descriptor has closed its copy or died.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -56,7 +59,7 @@ def try_lock(path: Path, shared: bool = False) -> int | None:
 
 
 class ServerFiles:
-    """The files of the embedded server with data in `directory`."""
+    """The files of the embedded server that has its data in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,9 +86,9 @@ class ServerFiles:
             ) from error
 
     def pid(self) -> int | None:
-        """Return the process id in the server's pid file, or None without a readable pid file.
+        """Return the process id in the server's pid file. That process may have ended.
 
-        That process may have ended.
+        None if there is no readable pid file.
         """
         try:
             return int(self.pid_file.read_text())
@@ -93,7 +96,7 @@ class ServerFiles:
             return None
 
     def socket(self) -> Path:
-        """Return the path of the Unix socket on which the server listens if it runs."""
+        """Return the path of the Unix socket on which a running server listens."""
         with suppress(OSError, ValueError):
             recorded = self.address.read_text().strip()
             if recorded:
@@ -101,9 +104,11 @@ class ServerFiles:
         return self.directory / "server.sock"
 
     def prepare_start(self) -> Path:
-        """Remove a dead server's pid file and socket. Return the socket path for the next server.
+        """Prepare the files for the next server, and return the path of its Unix socket.
 
-        The caller must hold the server lock.
+        The pid file and the socket of a dead server are removed, and its log is renamed to
+        server.log.1. If the path of a socket in the directory would be too long, the socket is in a
+        temporary directory, and server.address has its path. The caller must hold the server lock.
         """
         for stale in (self.pid_file, self.socket()):
             stale.unlink(missing_ok=True)
@@ -121,7 +126,7 @@ class ServerFiles:
         return self.socket()
 
     def clean_up(self) -> None:
-        """Remove a stopped server's files, except data and log.
+        """Remove the files of a server that has stopped, but not its data and log.
 
         The caller must hold the server lock.
         """
@@ -134,7 +139,10 @@ class ServerFiles:
                 socket.parent.rmdir()
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last lines of the server's current log, or a text that says it has none."""
+        """Return the last lines of the server's current log.
+
+        If there is no log, or the log is empty, the result is a text that says so.
+        """
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))
@@ -158,9 +166,12 @@ class ServerFiles:
 
 
 def _short_directory() -> Path:
-    """Create a temporary directory whose path is short enough for a Unix socket in it.
+    """Create a temporary directory with a path that is short enough for a Unix socket in it.
 
     Only this user can read the directory (mode 0700).
+
+    Raises:
+        EmbeddedServerError: the path would be too long.
     """
     for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108  mkdtemp makes a directory of mode 0700 in it
         if len(os.fsencode(base)) <= LONGEST_SOCKET_PATH - 30:

@@ -1,6 +1,6 @@
-"""Start of the embedded server, and a probe that asks whether it is ready.
+"""Start of the embedded server, and a probe that asks whether the server is ready.
 
-The server runs as a daemon that holds the lock on its data. The probe speaks raw RESP on the Unix
+The server runs as a daemon that holds the lock on its data. The probe sends raw RESP to the Unix
 socket, since only `perdure.worker.store` may import redis.
 """
 
@@ -23,10 +23,11 @@ class ProbeReply:
     """The reply of a Redis or Valkey server to a probe.
 
     Attributes:
-        ready: the server serves commands (+PONG).
-        loading: the server still reads its data.
-        pid: the process id that the server reports. None if it is too busy to report one.
-        program: name, version and path of the server's program, as reported.
+        ready: whether the server serves commands (+PONG).
+        loading: whether the server still reads its data (-LOADING).
+        pid: the process id that the server reports. None if the reply has no process id, for
+            example because the server is too busy.
+        program: name, version and path of the server's program, as the server reports them.
     """
 
     ready: bool
@@ -43,7 +44,8 @@ def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
         timeout: seconds to wait for each part of the reply.
 
     Returns:
-        The reply, or None if no server listens there, or it does not reply in time.
+        The reply. None if no server listens on the socket, if the server does not reply in time, or
+        if the reply is not RESP.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
@@ -71,7 +73,8 @@ def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
 def _program(facts: Mapping[str, str]) -> str:
     """Return a server's program as text: ``valkey 9.0.1 (/usr/bin/valkey)``.
 
-    ``facts`` are the fields of the server's INFO. The text is empty if they have no version.
+    Args:
+        facts: the fields of the server's INFO. If they have no version, the text is empty.
     """
     name = facts.get("server_name", "redis")
     version = facts.get(f"{name}_version", "")
@@ -94,19 +97,19 @@ _PATIENCE_SECONDS = 10.0
 
 
 def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> None:
-    """Start the embedded server as a daemon, with the data in its directory.
+    """Start the embedded server as a daemon.
 
-    This returns at once, while the server may still be starting.
+    The function returns at once, while the server may still be starting.
 
     Args:
         binary: the server's program.
-        files: the server's files. A dead server's pid file and socket are removed.
-        appendfsync: as in the server's configuration.
-        lock: descriptor of the held server lock. The server inherits it, and holds the lock until
-            it ends.
+        files: the server's files and data. A dead server's pid file and socket are removed.
+        appendfsync: the setting of this name in the server's configuration.
+        lock: descriptor of the server lock, which the caller holds. The server inherits it, and
+            holds the lock until the server ends.
 
     Raises:
-        EmbeddedServerError: the program cannot be run, or refuses its configuration.
+        EmbeddedServerError: the program cannot be run, or rejects its configuration.
     """
     settings: dict[str, object] = {
         "dir": files.directory,

@@ -1,13 +1,13 @@
-"""The embedded server: a real Valkey or Redis that one user's commands share, with data on disk.
+"""The embedded server: a real Valkey or Redis, with data on disk, for all commands of one user.
 
 Rules, most important first:
 
 - One directory, one server. The server process itself holds the lock on the directory. So the lock
   is free exactly when no server runs, whichever process was killed and whichever files are left.
-- The process whose `start` found no owner owns the server until that process dies. Only the owner's
-  `stop` ends the server.
+- A process whose `start` finds no owner becomes the owner of the server, until it stops the server
+  or dies. Only the owner's `stop` ends the server.
 - The server is a daemon in a session of its own. Neither Ctrl-C nor the death of its starter ends
-  it.
+  the server.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ class EmbeddedServer:
     """A Redis or Valkey server on a Unix socket, with its data in `directory`.
 
     Args:
-        directory: where the server has data, socket and log. Its mode becomes 0700. Default: the
+        directory: the directory for data, socket and log. Its mode becomes 0700. Default: the
             user's state directory.
-        binary: the server program. Default: `find_binary` searches it when a server must be
-            started.
+        binary: the server program. Default: `find_binary` finds it when a server must be started.
         appendfsync: `always`, `everysec` or `no`, as in the server's own configuration. `always`
             loses nothing that was acknowledged. With `everysec` the server delays writes, even
             acknowledged writes, while the disk is busy with a sync. A server that is killed at that
@@ -61,16 +60,17 @@ class EmbeddedServer:
 
     @classmethod
     def running(cls, directory: Path | None = None) -> str | None:
-        """Return the URL of the server that runs with data in `directory`, or None.
+        """Return the URL of the server with its data in `directory`.
 
-        This does not start a server, and does not take ownership of one.
+        None if no server serves commands there. This does not start a server, and does not take
+        ownership of a server.
         """
         server = cls(directory)
         return server.url if server.alive() else None
 
     @property
     def url(self) -> str:
-        """The embedded server's address in redis-py's form: `unix:///path/to.sock?db=0`."""
+        """The embedded server's URL in redis-py's form: `unix:///path/to.sock?db=0`."""
         return f"unix://{quote(str(self._files.socket()))}?db=0"
 
     @property
@@ -86,13 +86,16 @@ class EmbeddedServer:
 
     @property
     def program(self) -> str:
-        """Name, version and path of the running server's program. Empty if it does not reply."""
+        """Name, version and path of the running server's program.
+
+        The text is empty if the server does not reply.
+        """
         answer = self._answer()
         return answer.program if answer else ""
 
     @property
     def owned(self) -> bool:
-        """Whether this process owns the server. Then `stop` ends the server."""
+        """Whether this process owns the server. Only the owner's `stop` ends the server."""
         return self._ownership is not None and self._ownership[1] == os.getpid()
 
     def alive(self) -> bool:
@@ -101,13 +104,13 @@ class EmbeddedServer:
         return answer is not None and answer.ready
 
     def start(self) -> None:
-        """Start the server unless it runs. Wait until it serves commands.
+        """Start the server unless it runs, and wait until it serves commands.
 
-        This process then owns the server if no living process does.
+        Afterwards this process owns the server, unless another living process owns it.
 
         Raises:
-            EmbeddedServerError: there is no program, the directory cannot be used, or the server
-                died or did not reply. Then the message has the last lines of its log.
+            EmbeddedServerError: there is no program, or the directory cannot be used. Or the server
+                died or did not reply: the message then has the last lines of its log.
         """
         self._files.make()
         began = time.monotonic()
@@ -135,12 +138,12 @@ class EmbeddedServer:
         self._take_ownership()
 
     def ensure(self) -> bool:
-        """Start the embedded server again if it died.
+        """Start the embedded server again if it has died.
 
-        A supervisor calls this in its loop. A server that is only busy is left alone.
+        A supervisor calls this in its loop. A server that is only busy is not restarted.
 
         Returns:
-            True if the server had died and runs again.
+            True if the server had died and was started again. False if the server runs.
 
         Raises:
             EmbeddedServerError: as for `start`.
@@ -151,10 +154,11 @@ class EmbeddedServer:
         return True
 
     def stop(self) -> None:
-        """Stop the server if this process owns it, and wait until it is gone.
+        """Stop the server if this process owns it, and wait until the server has ended.
 
-        Everything acknowledged is on disk afterwards. A server that ignores SIGTERM is killed. If
-        this process is not the owner, nothing happens.
+        All acknowledged writes are on disk afterwards. A server that ignores SIGTERM is killed. If
+        this process is not the owner, nothing happens. Afterwards this process no longer owns the
+        server, even after an error.
 
         Raises:
             EmbeddedServerError: the server still runs. The message has its process id.
@@ -185,9 +189,10 @@ class EmbeddedServer:
         self.stop()
 
     def _answer(self) -> ProbeReply | None:
-        """Return this server's reply to a probe, or None if it does not reply.
+        """Return this server's reply to a probe.
 
-        A reply with another process id than that in the pid file is not from this server.
+        None if the server does not reply, or if the process id in the reply is not the one in the
+        pid file: the reply is then from another server.
         """
         answer = probe(self._files.socket())
         return (
@@ -222,7 +227,10 @@ class EmbeddedServer:
         return True
 
     def _signal(self, pid: int | None, number: signal.Signals) -> bool:
-        """Send the signal ``number`` to the server, if ``pid`` is its process and still runs.
+        """Send a signal to the server if ``pid`` is the process id of the running server.
+
+        Args:
+            number: The signal.
 
         Returns:
             Whether the signal was sent.
@@ -233,9 +241,13 @@ class EmbeddedServer:
         return True
 
     def _gone(self, pid: int | None) -> bool:
-        """Wait until the server has ended, and remove its files, except data and log.
+        """Wait until the server with the process id `pid` has ended.
 
-        Return True then, or False if the process `pid` is still the server after ten seconds.
+        The files of the ended server are removed, except data and log.
+
+        Returns:
+            True if the server has ended, or if another process has started the next server. False
+            if the server still runs after ten seconds.
         """
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:

@@ -20,7 +20,12 @@ from perdure.worker.store.fence import Fence
 
 
 class Admission:
-    """Admits the claimed rounds of one worker process."""
+    """Checks the claimed rounds of one worker process, and prepares them to run.
+
+    Args:
+        flows: functions that make the flows that this worker runs, by name.
+        builds: the builds of the flows, by name.
+    """
 
     def __init__(
         self,
@@ -75,13 +80,16 @@ class Admission:
         )
 
     def _budgets_above(self, record: Record) -> tuple[BudgetAbove, ...]:
-        """Return the budgets of runs above that limit this run, read in one exchange."""
+        """Return the budgets of runs above that limit this run.
+
+        One exchange reads them. Empty if no run above has a limit.
+        """
         payers = {payer.run_id: fields_above(payer) for payer in record.payers if limits_of(payer)}
         return budgets_above(record, self._store.reads.fields_by_run(payers)) if payers else ()
 
 
 def gone(record: Record, flow: Flow) -> CodeDoesNotFit:
-    """Return the error for a run whose next node does not exist in its flow here."""
+    """Return the error for a run whose next node its flow does not have in this worker."""
     here = ", ".join(flow.nodes)
     return CodeDoesNotFit(
         f"the next node is {record.node!r}, and flow {record.fields['flow']!r} "

@@ -1,4 +1,4 @@
-"""The children of a run: the plan for their start, and how they ended."""
+"""The children of a run: the plan for their start, and the reading of their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.worker.domain.children import (
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
 from perdure.worker.domain.record import PLAIN_TOPICS, VALUE, Record
 from perdure.worker.domain.submission import Submission, from_now
-from perdure.worker.domain.tree_spending import ADDED, TREE, Payer
+from perdure.worker.domain.tree_amounts import ADDED, TREE, Payer
 from perdure.worker.errors import DamagedRun
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.settings import Settings
@@ -35,18 +35,20 @@ RUN_FIELDS = ("id", "nonce", "budgets", f"{TREE}{RUNS}", f"{ADDED}{RUNS}")
 
 
 class KnownFlow(NamedTuple):
-    """A flow of which a child can be started.
+    """A flow of which a child run can be started.
 
-    ``flow`` is None if only other workers have it.
+    Attributes:
+        description: the description of the flow, as workers announce it.
+        flow: the flow object. None if only other workers have the flow.
     """
 
     description: Mapping[str, Any]
     flow: Any = None
 
     def beginning_at(self, node: str) -> KnownFlow:
-        """Return the flow for a run of one node.
+        """Return a copy of the flow for a run that begins at ``node``.
 
-        The run begins there, pauses nowhere and has no budgets of its own.
+        The run pauses before and after no node, and has no budgets of its own.
 
         Raises:
             InvalidInput: The flow has no such node.
@@ -58,9 +60,10 @@ class KnownFlow(NamedTuple):
 
 
 class Planner:
-    """Checks and describes the children that a round starts.
+    """Checks and plans the children that a round starts.
 
     Args:
+        record: the run of the round: the parent.
         now: the time of the round's claim in ms.
     """
 
@@ -69,10 +72,12 @@ class Planner:
         self._flows: dict[str, KnownFlow] = {}
 
     def plan(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check a group of children to start, and return its plan as texts.
+        """Check a group of children, and return the texts from which they are created.
+
+        Nothing is created or stored here.
 
         Raises:
-            InvalidChild: One of the children cannot be started.
+            InvalidChild: One of the children cannot be started, or there are too many.
         """
         record, settings = self._record, self._settings
         where = f"run {record.id}, step {record.step}"
@@ -120,10 +125,15 @@ class Planner:
         return plan
 
     def _payers(self, count: int, where: str) -> tuple[Payer, ...]:
-        """Return the runs that count the children's spending: the parent and the runs above it.
+        """Return the runs that count the children's spending: the parent and all runs above.
+
+        Args:
+            count: the number of children.
+            where: run and step, for the error's text.
 
         Raises:
-            InvalidChild: One of these runs may not have ``count`` more runs below it.
+            InvalidChild: There are more than ``MOST_PAYERS`` such runs, or one of them may not have
+                ``count`` more runs below it.
         """
         record = self._record
         names = tuple(name for name in record.budgets if name not in OWN)
@@ -186,10 +196,10 @@ class Planner:
         return PlannedChild({**fields, **values, **inherited}, deadline)
 
     def _known(self, name: str) -> KnownFlow:
-        """Return the flow of this name.
+        """Return the flow of this name, from this worker or as another worker announced it.
 
         Raises:
-            InvalidInput: Neither this worker nor another live one has such a flow.
+            InvalidInput: Neither this worker nor another live worker has such a flow.
         """
         if not isinstance(name, str):
             raise InvalidInput(f"expected the name of a flow, got {name!r:.80}")
@@ -217,13 +227,16 @@ class Planner:
 
 
 def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str]) -> KnownGroup:
-    """Read a group of children, and how its ended children ended.
+    """Parse a group of children and the children's results.
+
+    The result of a child is read from the child's own hash if it is too long for the group.
 
     Args:
-        fields: fields of the group's hash (parts/family.lua).
+        name: the name of the group.
+        fields: the fields of the group's hash (parts/family.lua).
 
     Raises:
-        DamagedRun: The group cannot be read.
+        DamagedRun: The group, or a child's answer, cannot be read.
     """
     try:
         total, flow_at = int(fields["total"]), flows_of_plan(fields)
@@ -242,9 +255,13 @@ def read_group(store: Store, record: Record, name: str, fields: Mapping[str, str
 
 
 def _in_full(store: Store, end: Ended) -> Ended:
-    """Return how a child ended, read from the child's own hash.
+    """Return a child's end with the whole answer or error.
 
-    Its answer or error was too long for the group.
+    It was too long for the group, so answer and error are read from the child's own hash. If the
+    child was deleted, the status is ``gone``.
+
+    Raises:
+        DamagedRun: The child's answer is not JSON.
     """
     [fields] = store.reads.some_fields([end.run_id], ["answer", "error"])
     try:

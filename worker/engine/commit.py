@@ -1,4 +1,4 @@
-"""The commit of a round: writes its result and the message of the next round in one step."""
+"""The commit of a round: one write for its result and the message of the next round."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ DRAIN_PATIENCE = 10.0
 
 
 class Committer:
-    """Commits rounds for one worker process.
+    """Commits the rounds of one worker process.
 
     Args:
         drain: Whether the worker shuts down.
-        callbacks: Publishes the callbacks of ended runs. None: the sweeps do that.
+        callbacks: Publishes the callbacks of ended runs. None: the sweeps publish them.
     """
 
     def __init__(
@@ -58,16 +58,19 @@ class Committer:
     ) -> str:
         """Commit a round, and publish the message that follows.
 
-        It is the message of the run's next round, or the callback of a run that has ended.
+        It is the message of the run's next round, or the callback of a run that has ended. Without
+        an outbox, the commit script itself pushes the message of the next round.
 
         Args:
+            settlement: The result of the round.
             took: Duration of the round in ms.
+            fast: The round's fast path. It commits the round if it can.
             beside: Further fields of the run's hash to write.
 
         Returns:
-            ``fenced``, ``missing``, ``damaged`` or ``unread`` if the commit was refused. Otherwise
-                its result (``continued``, ``completed``, ...). ``unread``: the run cannot end yet,
-                because it has unread messages.
+            The result of the commit: ``continued``, ``completed``, ... If the script did not commit
+            the round: ``fenced``, ``missing``, ``damaged`` or ``unread``. With ``unread``, the run
+            cannot end yet, because it has unread messages.
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -89,10 +92,10 @@ class Committer:
         return result.outcome
 
     def write(self, commit: RoundCommit, fetch: PrefetchRequest | None = None) -> CommitResult:
-        """Write a round's commit. Retry while the server is away.
+        """Write a round's commit with commit_round.lua. Retry while the server is away.
 
         Args:
-            fetch: The prefetch of the same write. None: no prefetch.
+            fetch: The prefetch in the same script. None: no prefetch.
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -134,12 +137,13 @@ class Committer:
         return CommitResult(reply.word, reply.detail, message, reply.prefetched, reply.follow_ups)
 
     def retry_while_away(self, record: Record, ask: Callable[[], T], is_result: bool = True) -> T:
-        """Return the state server's reply, retrying until it comes.
+        """Call ``ask`` until the server replies. Return the reply.
 
         Args:
-            ask: Makes the call.
-            is_result: Whether a round's result would be lost without a reply. If not, a worker that
-                shuts down does not retry: its claim lapses by itself.
+            record: The run, for the log.
+            ask: Sends the request, and returns the reply.
+            is_result: Whether the result of a round would be lost without a reply. If not, a worker
+                that shuts down does not retry, because the lease then ends by itself.
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -177,9 +181,10 @@ class Committer:
         )
 
     def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:
-        """Publish the next round's message, or a run's last callback.
+        """Do what follows from a commit, or log why the script did not commit.
 
-        If the server refused the commit, log the reason.
+        Start or stop children, publish the callback of an ended run, or publish the message of the
+        next round. An errored run is logged.
         """
         record = commit.record
         if result.follow_ups:
@@ -224,7 +229,7 @@ class Committer:
 
 
 def _log_errored(record: Record, settlement: Settlement) -> None:
-    """Log an errored run's end with its exception.
+    """Log the end of an errored run, with the exception that its last round failed with.
 
     Error trackers read this line.
     """
@@ -245,6 +250,9 @@ def _log_errored(record: Record, settlement: Settlement) -> None:
 
 
 def _own_message(record: Record) -> RoundMessage:
-    """Return the Celery message of the round being committed."""
+    """Return the Celery message of the round that is committed.
+
+    Its text is empty if the message was never built.
+    """
     fields = record.fields
     return RoundMessage(fields["message"], fields.get("task", ""), fields["queue"])

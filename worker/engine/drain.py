@@ -1,6 +1,6 @@
-"""The drain state of a worker and its forked processes.
+"""The drain state of a worker and of its pool processes.
 
-A draining worker takes no new rounds and finishes those it runs.
+A draining worker begins no new rounds, and finishes its current rounds.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import time
 
 
 class Drain:
-    """The drain state, in memory shared with forked processes.
+    """A worker's drain state, which forked processes share.
 
-    If the pool's processes are no forks (macOS), each has a separate state and does not learn of
-    the drain.
+    If the pool's processes are not forked (macOS), each has a state of its own, and does not notice
+    that the worker drains.
     """
 
     def __init__(self) -> None:
@@ -21,9 +21,9 @@ class Drain:
         self._since = memoryview(mmap.mmap(-1, 8)).cast("d")
 
     def begin(self) -> None:
-        """Mark this worker as shutting down.
+        """Mark this worker as shutting down. From now on, it begins no new rounds.
 
-        It takes no new rounds from now on. Further calls do nothing.
+        Further calls do nothing.
         """
         if not self.is_on():
             self._since[0] = time.monotonic()
@@ -34,7 +34,7 @@ class Drain:
 
     @property
     def since(self) -> float:
-        """The time at which the shutdown began, or 0 if it has not.
+        """The time at which the shutdown began. 0 if it has not begun.
 
         It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine.
         """

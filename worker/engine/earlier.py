@@ -12,13 +12,14 @@ from perdure.worker.store.thread_messages import earlier_messages, is_in_thread,
 
 
 class StoredEarlier(Earlier):
-    """The messages of the earlier runs in this run's thread.
+    """The messages of the earlier runs in a run's thread.
 
-    The first round that reads them stores them as an artifact of its run. So each later round reads
-    the same, even if the earlier runs change or are deleted.
+    The first round that reads the messages stores them in an artifact of its run. So all later
+    rounds read the same messages, even if the earlier runs change or are deleted.
 
     Args:
-        broken: called with an error of the store, because the node may catch the error.
+        broken: called with an error of the store before the error is raised. The node may catch the
+            error, but the result of the round must not be committed.
     """
 
     def __init__(self, store: Store, record: Record, broken: Callable[[Exception], None]) -> None:

@@ -1,8 +1,8 @@
-"""The fast path: a shortcut between two rounds of a worker.
+"""The fast path: a shortcut between two rounds.
 
-The plain path claims each round by itself, and commits it by itself. `NoFastPath` is that path.
-The runtime installs another one from ``engine/fast/`` if the setting ``fetch`` is on and the pool
-and the broker allow it.
+On the plain path (`NoFastPath`), a round is claimed in one request and committed in another. The
+runtime installs another path from ``engine/fast/`` if the setting ``fetch`` is on, and the pool and
+the broker allow it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ REQUEST_ATTRIBUTE = "perdure_fast_path"
 
 
 class RoundCommit(NamedTuple):
-    """One commit of a round.
+    """The data of one round's commit.
 
     Attributes:
-        record: The run as the claim read it.
-        settlement: The round's result.
+        record: The run, as the claim read it.
+        claim: The claim of the round.
+        settlement: The result of the round.
         fields: The fields of the run's hash to write.
         took: Duration of the round in ms.
-        next_message: The message of the next round; None if the settlement has no next round.
+        next_message: The message of the next round. None if no round follows.
     """
 
     record: Record
@@ -40,15 +41,16 @@ class RoundCommit(NamedTuple):
 
 
 class CommitResult(NamedTuple):
-    """The store's reply to a commit.
+    """The store's reply to a commit, and the message to publish.
 
     Attributes:
         word: ``ok``, ``fenced``, ``missing``, ``damaged`` or ``unread`` (``Committer.commit``).
-        detail: With ``ok``, the result of the commit (``continued``, ``completed``, ...).
-        message: Message that may have to be published. None if the next round needs no message.
-        prefetched: The message that the same write popped for this worker.
-        follow_ups: Ids of runs with follow-ups for their children, which this process may do at
-            once.
+        detail: With ``ok``, the result of the commit (``continued``, ``completed``, ...). Otherwise
+            a text for the log.
+        message: The message to publish if the run continues or is queued again. None: nothing is to
+            be published.
+        prefetched: The message that the same write prefetched. None if it prefetched none.
+        follow_ups: Ids of runs whose children need a follow-up. This process may do it at once.
     """
 
     word: str
@@ -59,7 +61,7 @@ class CommitResult(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The result of a round's commit, or the refusal.
+        """The result of the commit, or the reason for which the script did not commit.
 
         For example ``continued`` or ``completed``, or ``fenced``.
         """
@@ -67,51 +69,53 @@ class CommitResult(NamedTuple):
 
 
 class FastPath(Protocol):
-    """The fast path of one round."""
+    """The fast path of one round. ``RoundRunner`` and ``Committer`` call it."""
 
     def take_claim(self) -> Claim | None:
-        """Return the round's claim if an earlier commit of this worker took it.
+        """Return the round's claim, if an earlier commit of this worker claimed the round.
 
         Returns:
-            None if the round still has to be claimed.
+            None if the round is not claimed yet.
         """
 
     def is_wanted(self) -> bool:
-        """Return whether a claimed round may still begin.
+        """Return whether the claimed round may still begin.
 
-        It may not if its run may have been stopped, or its claim fenced, since the claim was taken.
+        It may not if its claim no longer holds the lease, or if a stop is requested.
         """
 
     def sender(self) -> Sender | None:
-        """Return the sender's Celery ids for the next message.
+        """Return the Celery ids of this round's task.
+
+        The next message names them as its sender.
 
         Returns:
-            None if the ids have to be looked up in Celery's current task.
+            None if the caller has to read them from Celery's current task.
         """
 
     def commit(self, commit: RoundCommit) -> CommitResult | None:
         """Commit the round, and prefetch in the same write.
 
         Returns:
-            None if the round has to be committed without a prefetch.
+            None if nothing was written. The caller must commit the round without a prefetch.
         """
 
 
 class NoFastPath:
-    """The plain path: each round is claimed and committed by itself."""
+    """The plain path: a round is claimed in one request and committed in another."""
 
     def take_claim(self) -> None:
-        """Return None: no earlier commit has taken the claim."""
+        """Return None: the round is not claimed yet."""
 
     def is_wanted(self) -> bool:
-        """Return True: the round was claimed just now."""
+        """Return True: the round has just been claimed."""
         return True
 
     def sender(self) -> None:
-        """Return None: Celery's current task has the sender's ids."""
+        """Return None: the caller reads the ids from Celery's current task."""
 
     def commit(self, commit: RoundCommit) -> None:
-        """Return None: the round is committed without a prefetch."""
+        """Return None: the caller commits the round without a prefetch."""
 
 
 NO_FAST_PATH = NoFastPath()

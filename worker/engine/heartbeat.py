@@ -1,7 +1,4 @@
-"""The heartbeat: a thread that extends leases and reads stop requests.
-
-There is one for each process.
-"""
+"""The heartbeat: a thread per process that extends leases and receives stop requests."""
 
 from __future__ import annotations
 
@@ -27,11 +24,14 @@ NOT_EXTENDED = "the leases of rounds could not be extended"
 
 @dataclass(eq=False)
 class Lease:
-    """The right to commit one round, as long as it is extended.
+    """The right to commit one round, for as long as the heartbeat extends it.
 
     Attributes:
-        time_limit: The round's own limit in seconds.
-        ends: When the limit is over (``time.monotonic``).
+        time_limit: The round's time limit in seconds. None: no limit.
+        ends: When the time limit is over (``time.monotonic``).
+        signals: Where the round sees that it is cancelled, or that a stop is requested.
+        timed_out: Whether the time limit is over.
+        lost: Whether the lease is lost, so that the round's result cannot be committed.
     """
 
     run_id: str
@@ -49,16 +49,16 @@ class Lease:
 
 
 class Heartbeat:
-    """Extends the process's leases every ``interval`` seconds.
+    """Extends the leases of this process every ``interval`` seconds.
 
-    The thread starts with the first lease, so it runs where the rounds run, in a forked child as
-    well.
+    The thread starts with the first lease. So it runs in the process that runs the rounds, also in
+    a forked child.
 
     Args:
-        lingers: Called once with a lost lease whose round has not returned ``LINGER_SECONDS``
-            later.
-        beside: Called with the store after each heartbeat. Writes of the process that are due once
-            a second belong there.
+        lingers: Called with a lost lease if its round has not returned after ``LINGER_SECONDS``. It
+            is called once for each lease.
+        beside: Called with the store after each successful heartbeat, for other writes of this
+            process that are due about once a second.
     """
 
     def __init__(
@@ -76,11 +76,12 @@ class Heartbeat:
         self._forget_parent()
 
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
-        """Return a claimed round's lease, extended from now on.
+        """Return the lease of a claimed round. From now on, the heartbeat extends it.
 
         Args:
+            token: The token of the claim.
             claim: The id of the claim.
-            time_limit: Seconds after which the round is cancelled.
+            time_limit: Seconds after which the round is cancelled. None: no limit.
         """
         if os.getpid() != self._pid:
             self._forget_parent()
@@ -93,7 +94,7 @@ class Heartbeat:
         return lease
 
     def limit(self, lease: Lease, seconds: float) -> None:
-        """Cancel a lease's round after ``seconds``, unless an earlier limit exists."""
+        """Cancel the round of a lease after ``seconds``, unless it has an earlier limit."""
         ends = time.monotonic() + seconds
         with self._changed:
             if lease.ends is None or ends < lease.ends:
@@ -101,9 +102,10 @@ class Heartbeat:
                 self._changed.notify()
 
     def end(self) -> None:
-        """End the thread, and wait for its end.
+        """End the thread, and wait until it has ended.
 
-        No round may be in progress. The next lease starts another thread.
+        No round may be in progress. The next lease starts another thread. In a forked process that
+        holds no lease yet, nothing happens.
         """
         if os.getpid() != self._pid:
             return
@@ -114,13 +116,16 @@ class Heartbeat:
             thread.join()
 
     def release(self, lease: Lease) -> None:
-        """Stop extending the lease of a round that is over."""
+        """Stop extending the lease of a round that is over.
+
+        Nothing is sent to the server.
+        """
         with self._lock:
             self._leases.discard(lease)
 
     @property
     def leases(self) -> list[Lease]:
-        """The leases that this process holds now, one per round."""
+        """The leases of this process, one for each round."""
         with self._lock:
             return list(self._leases)
 
@@ -129,7 +134,13 @@ class Heartbeat:
         return len(self._leases)
 
     def beat(self) -> None:
-        """Extend all leases once, and signal requested stops and lost leases to the rounds."""
+        """Extend all leases once.
+
+        Tell each round if a stop is requested, and cancel a round whose lease is lost.
+
+        Raises:
+            StoreUnavailable: The server does not answer.
+        """
         leases = self.leases
         now = time.monotonic()
         limits = [
@@ -150,7 +161,7 @@ class Heartbeat:
                 lease.signals.cancelled.set()
 
     def _forget_parent(self) -> None:
-        """Forget leases that a fork copied from its parent.
+        """Forget the leases that a fork copied from its parent.
 
         The fork does not copy the thread that extends them.
         """

@@ -1,4 +1,4 @@
-"""The journal: a round's records before its commit, in the run's hash."""
+"""The journal: the records that a round writes to the run's hash before its commit."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class StoreJournal(Journal):
 
     Args:
         most_bytes: Maximum size of a result that is recorded in the run's hash (the setting
-            max_addition_bytes). A larger one is kept as an artifact.
-        broken: Called with an error that makes the round's result worthless. A command might take
-            the error for a failure of its own, and continue.
+            max_addition_bytes). A larger result is stored as an artifact.
+        broken: Called with an error of the store before the error is raised. A command may catch
+            the error as a failure of its own, but the round's result must not be committed.
 
     Raises:
-        DamagedRun: The intents or a recorded result do not match their digest, or belong to
-            another step.
+        DamagedRun: The intents or a recorded result do not match their digest, or belong to another
+            step.
         StoreUnavailable: A large result could not be read.
     """
 
@@ -65,20 +65,26 @@ class StoreJournal(Journal):
 
     @property
     def text(self) -> str:
-        """The stored intents of a step, a line for each.
+        """The intents of the step, as they are stored.
 
-        The first line is their digest. Empty if the step has no intents.
+        There is one intent per line. The first line is the digest of the others. Empty if the step
+        has no intents.
         """
         lines = super().text
         return f"{self._digest('intents', lines)}\n{lines}" if lines else ""
 
     def write(self, text: str) -> None:
-        """Store intents before the round begins a command.
+        """Store a round's intents before the round begins a command.
 
-        It always asks the server: only the worker that holds the round's lease may begin a command.
+        This always asks the server, because only the worker that holds the round's lease may begin
+        a command.
+
+        Args:
+            text: All intents of the step (``text``). They replace the stored ones.
 
         Raises:
-            RoundStopped, DamagedRun, StoreUnavailable: The command must not be carried out.
+            RoundStopped, DamagedRun, StoreUnavailable: The intents are not stored, so the command
+                must not be executed.
         """
         claim = self._claim
         with self._reporting_broken():
@@ -96,9 +102,9 @@ class StoreJournal(Journal):
             )
 
     def record(self, name: str, text: str) -> str:
-        """Store a result before the commit, and return it.
+        """Store a named result of the step before the commit, and return it.
 
-        If the step already has a result of this name, that one stays and is returned.
+        If the step already has a result of this name, that result is kept and returned.
 
         Raises:
             RoundStopped, DamagedRun, StoreUnavailable: The result is not recorded.
@@ -136,7 +142,7 @@ class StoreJournal(Journal):
         return super().record(name, self._unpacked(name, detail))
 
     def packed(self, name: str, text: str) -> str:
-        """Return a result's stored form: digest, space and text."""
+        """Return a result as it is stored: digest, space and text."""
         return f"{self._digest(name, text)} {text}"
 
     @contextmanager
@@ -183,7 +189,11 @@ class StoreJournal(Journal):
         return name, text if digest == self._digest(f"~{name}", text) else "null"
 
     def _large(self, name: str, digest: str) -> str:
-        """Return a recorded result that is kept as an artifact."""
+        """Return a recorded result that is stored as an artifact.
+
+        Raises:
+            DamagedRun: The artifact is missing, or does not match ``digest``.
+        """
         text = self._store.reads.artifact(self._run_id, f"once/{name}-{self._step}")
         if text is None or digest != self._digest(name, text):
             wrong = "is gone" if text is None else "does not match its digest"
@@ -220,9 +230,9 @@ class StoreJournal(Journal):
 
 
 def _begun(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return time and worker of the run's last intent.
+    """Return time and worker of the run's last intent, as ``began`` and ``worker``.
 
-    Both are left out if a worker of an earlier version wrote the intent.
+    Each is left out if it is missing or unreadable, as after a worker of an earlier version.
     """
     at = fields.get("intent_at", "")
     began = (

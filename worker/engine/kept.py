@@ -1,6 +1,6 @@
-"""Objects that flows keep in this process between two rounds, such as a coroutine.
+"""Objects that flows keep in this process between two rounds of a run, such as a coroutine.
 
-They save work only: a flow can make any of them again.
+They only save work. If an object is not there, its flow makes it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ class _Held(NamedTuple):
 
 
 class KeptStates:
-    """The kept objects of runs with recent rounds here."""
+    """The objects that flows keep in this process.
+
+    Args:
+        most: The maximum number of runs with an object.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -31,9 +35,10 @@ class KeptStates:
         self._lock = threading.Lock()
 
     def take(self, record: Record) -> Any:
-        """Return the kept object, and forget it.
+        """Remove a run's object, and return it.
 
-        None unless the round that kept it made the run's last commit.
+        None if the run has no object here, or if another round than the one that kept the object
+        has made the run's last commit. In the second case, the object is closed.
         """
         with self._lock:
             held = self._held.pop(_key(record), None)
@@ -47,7 +52,10 @@ class KeptStates:
     def keep(self, record: Record, token: str, value: Any) -> None:
         """Keep an object until the run's next round.
 
-        It is dropped earlier if too many other runs keep objects.
+        If there are too many objects, the oldest one is removed and closed.
+
+        Args:
+            token: The token of the round that keeps the object.
         """
         with self._lock:
             self._held[_key(record)] = _Held(token, value)
@@ -57,17 +65,20 @@ class KeptStates:
 
 
 class RunKept(Kept):
-    """The kept object of one run, for one of its rounds.
+    """The object that the flow of one run keeps, for one round of the run.
 
     Args:
-        token: token of the round's claim.
+        token: The token of the round's claim.
     """
 
     def __init__(self, states: KeptStates, record: Record, token: str) -> None:
         self._states, self._record, self._token = states, record, token
 
     def take(self) -> Any:
-        """Return the object kept by the run's last round, or None."""
+        """Remove and return the kept object.
+
+        The run's last round kept it. None if there is none.
+        """
         return self._states.take(self._record)
 
     def keep(self, value: Any) -> None:

@@ -1,8 +1,8 @@
-"""Writes the live text of the rounds that this process plays.
+"""Writes the live text of the rounds that this process runs.
 
-One thread writes for all rounds. The first piece is written at once. Pieces that come meanwhile are
-written together. At the end of a round, the round's thread writes the rest, so that all text of a
-round is stored before its commit.
+One thread writes for all rounds. It writes the first piece of text at once. Pieces that come during
+a write are written together by the next one. At the end of a round, the round's own thread writes
+the rest, so that all text of the round is stored before its commit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE_SECONDS = 5.0
 
 
 class LiveTexts:
-    """The live texts of the rounds in this process."""
+    """The live texts of the rounds in this process, and the thread that writes them."""
 
     def __init__(self, store: Store) -> None:
         self.records = LiveTextRecords(store)
@@ -40,7 +40,7 @@ class LiveTexts:
         self._thread: threading.Thread | None = None
 
     def wake(self, text: RoundText) -> None:
-        """Write a round's waiting text soon."""
+        """Make the thread write a round's unwritten text soon. Start the thread if it has ended."""
         with self._lock:
             self._rounds[text] = None
             if self._thread is None:
@@ -63,10 +63,12 @@ class LiveTexts:
 
 
 class RoundText(LiveText):
-    """The live text of one round. Its methods may be called from several threads.
+    """The live text of one round. Several threads may call its methods.
 
     Args:
-        fence: the round's claim. Without its lease, no more text of the round is shown.
+        fence: The round's claim. If it loses the run's lease, no further text of the round is
+            written.
+        step, attempt: Those of the round.
     """
 
     _number = _characters = 0
@@ -80,7 +82,12 @@ class RoundText(LiveText):
         self._lock, self._writing = threading.Lock(), threading.Lock()
 
     def write(self, text: str, kind: str, part: str) -> None:
-        """Show a piece of the round's text, after the earlier pieces."""
+        """Append a piece to the round's live text.
+
+        It is ignored if the round has lost its lease, if an earlier write failed, or if the round
+        has more than ``MOST_OF_ROUND`` characters already. ``RoundContext.stream`` explains
+        ``kind`` and ``part``.
+        """
         if not text or self._is_lost or self._characters > MOST_OF_ROUND:
             return
         with self._lock:
@@ -89,7 +96,11 @@ class RoundText(LiveText):
         self._texts.wake(self)
 
     def end(self) -> None:
-        """Write the waiting text. After a failure, which is logged, no more text is shown."""
+        """Write the text that is not written yet.
+
+        A failed write is logged, and no error is raised. After it, no further text of the round is
+        written.
+        """
         if not self._characters:
             return
         # Two threads keep the order, and the end of a round waits for the other thread's write.

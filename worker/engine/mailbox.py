@@ -1,7 +1,4 @@
-"""The mailbox: signals and ends of children, read from the store.
-
-Rounds read it while they run.
-"""
+"""The mailbox of a round: signals, and the results of children, read from the store."""
 
 from __future__ import annotations
 
@@ -34,10 +31,11 @@ class StoreMailbox(Mailbox):
     """The mailbox of a run on the state server.
 
     Args:
-        broken: Called with an error that makes the round's result worthless.
+        broken: Called with an error of the store before the error is raised. The node may catch the
+            error, but the round's result must not be committed.
 
     Attributes:
-        has_heard: Whether the round has read all messages that were there at its claim.
+        has_heard: Whether the round has read all messages that had been sent before its claim.
     """
 
     has_heard = False
@@ -56,19 +54,27 @@ class StoreMailbox(Mailbox):
 
     @property
     def where(self) -> str:
-        """The run's id and step, as error messages name them."""
+        """Run id and step, as error messages name them."""
         return f"run {self._record.id}, step {self._record.step}"
 
     def group_name(self, wait: str) -> str:
-        """Return the name of a wait's group of children."""
+        """Return the name of the group of children for which a node waits.
+
+        Args:
+            wait: the name of the wait.
+        """
         return f"{self._record.step}.{wait}"
 
     def group(self, name: str) -> KnownGroup | None:
-        """Return a group of children. None if the run has no group of this name.
+        """Return a group of children with the children's results.
+
+        Returns:
+            None if the run has no group of this name.
 
         Raises:
-            StoreUnavailable: The server does not answer. The round is lost.
-            DamagedRun: The group or a child's end cannot be read.
+            StoreUnavailable: The server does not answer. The result of this round will not be
+                committed.
+            DamagedRun: The group or a child's result cannot be read.
         """
         if name not in self._record.fields.get(GROUPS, "").split("\n"):
             return None
@@ -87,23 +93,27 @@ class StoreMailbox(Mailbox):
             raise
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check children to start, and return their plan.
+        """Check children to start, and return the texts from which they are created.
 
         Raises:
-            InvalidChild: One of them cannot be started.
+            InvalidChild: One of the children cannot be started, or there are too many.
         """
         return Planner(self._store, self._settings, self._record, self._claim.now).plan(children)
 
     def hook(self, name: str) -> str:
-        """Return the URL at which a service without an access token can send this signal.
+        """Return the URL at which a service without an access token can send a signal to this run.
 
-        Its secret is derived from the run and from a key that the workers share. Only the secret's
-        digest is stored with the run.
+        The secret in the URL is derived from the run and from a key that all workers share. Only
+        the digest of the secret is stored with the run.
+
+        Args:
+            name: The name of the signal.
 
         Raises:
             FatalError: The setting ``public_url`` is missing, or the run has too many hooks.
             RoundStopped: The run no longer exists.
-            StoreUnavailable: The server does not answer. The round is lost.
+            StoreUnavailable: The server does not answer. The result of this round will not be
+                committed.
         """
         url = self._settings.public_url
         address = None if url is None else parse_http(url, API)
@@ -131,17 +141,18 @@ class StoreMailbox(Mailbox):
         return f"{address.api}/hooks/{run_id}/{name}/{secret}"
 
     def listen(self, topic: str) -> None:
-        """Take a topic for the run, with its waiting signals.
+        """Take a topic for the run, with the signals that wait for the topic.
 
-        The signals go into the run's mailbox. If the run was submitted over HTTP, the submitter's
-        name precedes the topic, as at a submission. Earlier releases did not store how a run was
-        submitted, so the name precedes the topic of each of their runs that has a submitter.
+        These signals move to the run's mailbox. If the run was submitted over HTTP, the name of the
+        submitter is put before the topic, as at a submission. Earlier releases did not store how a
+        run was submitted, so this holds for all of their runs that have a submitter.
 
         Raises:
             TopicTaken: Another live run holds the topic.
             FatalError: The run holds another topic, or a key or field is damaged.
             RoundStopped: The round no longer holds the run's lease.
-            StoreUnavailable: The server does not answer. The round is lost.
+            StoreUnavailable: The server does not answer. The result of this round will not be
+                committed.
         """
         fields = self._record.fields
         owner = None if PLAIN_TOPICS in fields else fields.get("submitted_by")
@@ -179,12 +190,13 @@ class StoreMailbox(Mailbox):
             )
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signal of each name.
+        """Return the next unread signal of each name, in the order of arrival.
 
-        They come in the order of their arrival.
+        A name without an unread signal is left out.
 
         Raises:
-            StoreUnavailable: The server does not answer. The round is lost.
+            StoreUnavailable: The server does not answer. The result of this round will not be
+                committed.
             DamagedRun: A signal cannot be read.
         """
         try:
@@ -194,12 +206,13 @@ class StoreMailbox(Mailbox):
             raise
 
     def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
-        """Return up to ``most`` unread signals, in arrival order.
+        """Return up to ``most`` unread signals of these names, in the order of arrival.
 
-        The state server is asked only if signals came since a round last read all.
+        The state server is asked only if signals have come since a round last read all of them.
 
         Raises:
-            StoreUnavailable: The server does not answer. The round is lost.
+            StoreUnavailable: The server does not answer. The result of this round will not be
+                committed.
             DamagedRun: A signal cannot be read.
         """
         fields = self._record.fields
@@ -230,9 +243,10 @@ class StoreMailbox(Mailbox):
         return found
 
     def _told(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signals that came with the claim.
+        """Return the next unread signal of each name from the data that came with the claim.
 
-        Empty if none came, or if the server may have an earlier one.
+        Empty if that data has no such signal, or does not cover all names. Then the server must be
+        asked.
         """
         fields = self._record.fields
         waited = {line.partition(" ")[0] for line in fields.get("wait_for", "").split("\n")}
@@ -247,7 +261,7 @@ class StoreMailbox(Mailbox):
         return self._in_order(read)
 
     def _asked(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signals, read from the state server."""
+        """Return the next unread signal of each name, read from the state server."""
         counts = self._store.signals.counts_of(self._record.id, names)
         wanted = [
             (name, max(taken, self.used.get(name, 0)) + 1)
@@ -257,7 +271,14 @@ class StoreMailbox(Mailbox):
         return self._fetched(wanted)
 
     def _fetched(self, wanted: Sequence[tuple[str, int]]) -> list[ReceivedSignal]:
-        """Read signals by name and number, and return them in arrival order."""
+        """Read signals from the state server, and return them in the order of arrival.
+
+        Args:
+            wanted: Name and number of each signal.
+
+        Raises:
+            DamagedRun: A signal is missing.
+        """
         if not wanted:
             return []
         read = []
@@ -281,7 +302,10 @@ class StoreMailbox(Mailbox):
         ]
 
     def _without_moved(self, signals: Sequence[ReceivedSignal]) -> list[ReceivedSignal]:
-        """Return the signals that are still this run's. The round's commit takes the others."""
+        """Return the signals without those that were moved to a later run of the topic.
+
+        The moved ones are marked as used, so that the round's commit removes them.
+        """
         for signal in signals:
             if signal.payload is MOVED:
                 self._use(signal.name, signal.number)

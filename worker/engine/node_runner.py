@@ -1,7 +1,7 @@
-"""The node runner: runs a claimed round's node, and turns the outcome into a settlement.
+"""The node runner: runs the node of a claimed round, and makes the settlement for the commit.
 
-Everything that prevents a node from running is decided here too: a damaged record, a node that the
-flow no longer has, a used-up budget, a deadline, a stop, a worker that shuts down.
+It also decides whether the node may run. A damaged record, a node that the flow no longer has, a
+used-up budget, a deadline, a stop or a shutdown of the worker can prevent it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,14 @@ from perdure.worker.tracing import RoundSpan
 
 
 class NodeRunner:
-    """Runs the nodes of one worker process."""
+    """Runs the nodes of one worker process.
+
+    Args:
+        flows: Functions that make the flows that this worker runs, by name.
+        drain: Whether the worker shuts down.
+        stats: Counts the spending of rounds.
+        builds: The builds of the flows, by name.
+    """
 
     def __init__(
         self,
@@ -60,11 +67,14 @@ class NodeRunner:
         self._failures = RoundFailures(settings, builds)
 
     def run(self, round_: Round, span: RoundSpan, begin: bool) -> Settlement:
-        """Run a claimed round's node, and return the settlement for the round's commit.
+        """Run a claimed round's node, and return the round's settlement.
 
-        A damaged run, a spent budget or a shutdown can prevent the node from running.
+        An error of the node becomes a settlement, too. Only an error that ends the process is
+        raised. Without running the node, a damaged run is quarantined, and a run with a used-up
+        budget is interrupted.
 
         Args:
+            span: The tracing span of the round.
             begin: Whether the node may run. If not, or if the worker shuts down, the round is
                 released.
         """
@@ -104,11 +114,14 @@ class NodeRunner:
         span: RoundSpan,
         begin: bool,
     ) -> Settlement:
-        """Run a node within the budgets, and charge them.
+        """Run a node if the budgets permit it, and charge them.
+
+        If a budget is used up, the node does not run, and the settlement interrupts the run.
 
         Args:
-            estimate: Expected use of each budget by the round.
-            role: Role of the node, as ``BudgetAccount.exhausted`` expects it.
+            estimate: The expected use of each budget by the round.
+            role: The role of the node, as ``BudgetAccount.exhausted`` expects it.
+            begin: Whether the node may run. If not, the round is released.
         """
         record, claim, context = round_.record, round_.claim, round_.context
         account = account_of(record, claim, context.journal, round_.above)
@@ -147,7 +160,7 @@ class NodeRunner:
         """Run a node, and return the settlement of its outcome.
 
         Args:
-            recorded: Spending of the round's lost attempts on the results that they recorded.
+            recorded: The spending of the round's lost attempts on the results that they recorded.
         """
         record, lease, flow, context = round_.record, round_.lease, round_.flow, round_.context
         try:
@@ -197,9 +210,10 @@ class NodeRunner:
 def _with_mailbox(
     record: Record, settlement: Settlement, mailbox: Mailbox, settings: Settings
 ) -> Settlement:
-    """Return the settlement with the replies to signals.
+    """Return the settlement, extended by the round's replies to signals.
 
-    If the round has read all messages, the settlement also records that.
+    If the round has read all messages, that is added, too. A settlement of a round that is not done
+    is returned unchanged.
 
     Raises:
         UnstorableValue: The replies are too long.
@@ -221,7 +235,7 @@ def _with_mailbox(
 
 
 def _artifacts_of(context: RoundContext) -> Mapping[str, str]:
-    """Return the artifacts that a round keeps besides its outcome's."""
+    """Return the artifacts that a round stores in addition to the artifacts of its outcome."""
     artifacts = {**context.earlier.artifacts, **context.note_access.artifacts}
     for name, file in context.attached.items():
         artifacts |= artifacts_of(name, file)
@@ -229,14 +243,15 @@ def _artifacts_of(context: RoundContext) -> Mapping[str, str]:
 
 
 def _all_spent(recorded: Mapping[str, float], context: RoundContext) -> Mapping[str, float]:
-    """Return a round's spending, with that of lost attempts."""
+    """Return a round's spending, including its lost attempts."""
     return sum_of([recorded, context.spent]) if recorded else context.spent
 
 
 def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:
-    """Return a round's use of the run's budgets.
+    """Return how much of each budget a round used.
 
-    It is the usage that its node reported, and the estimate for the command that it executed.
+    It is the usage that the node reported, and the estimate for the command that the round
+    executed.
     """
     if not context.spent and not estimate:
         return {}
@@ -249,7 +264,7 @@ def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, flo
 def swallowed(record: Record) -> FatalError:
     """Return the error for a node that caught the exception of its own wait.
 
-    A node waits by raising ``Parked``, which has to end the round. This node went on.
+    A node waits by raising ``Parked``, which must end the round. This node caught it and continued.
     """
     return FatalError(
         f"run {record.id}, step {record.step}: node {record.node!r} caught its own wait "

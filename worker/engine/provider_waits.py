@@ -1,7 +1,7 @@
-"""The waits for model providers, shared by the fleet.
+"""The waits for model providers, which all workers share.
 
-If a provider is busy or unreachable, rounds of all workers wait for it, and one request at a time
-probes it.
+If a provider is busy or unreachable, rounds of all workers wait for it. One round at a time sends a
+request to find out whether it answers again (a probe).
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ SPREAD, MOST_SPREAD = 0.25, 5.0
 
 
 class ProviderWaits(Providers):
-    """The provider waits of one worker process.
+    """The permission of rounds in one worker process to send requests to model providers.
+
+    If the state server does not answer, every round may send its request.
 
     Args:
-        chance: Returns numbers in [0, 1).
+        chance: Makes the random numbers by which waits are spread. None: a new generator.
     """
 
     def __init__(self, store: Store, chance: random.Random | None = None) -> None:
@@ -43,10 +45,17 @@ class ProviderWaits(Providers):
         self._closed: dict[str, float] = {}
 
     def enter(self, provider: str, attempt: Attempt) -> None:
-        """Raise RetryableError if a model provider is busy.
+        """Raise RetryableError if a provider may not be asked.
 
-        The round then sends no request. The state server is asked only in a retry of a round, or if
-        the provider was busy recently.
+        A round calls this before its request to a model provider. The state server is asked only in
+        a retry of a round, or if the provider was busy recently. Otherwise the round may send its
+        request.
+
+        Args:
+            attempt: The attempt of the round.
+
+        Raises:
+            RetryableError: The provider is busy, and another round probes it.
         """
         if attempt.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
             return
@@ -62,9 +71,13 @@ class ProviderWaits(Providers):
             )
 
     def failed(self, provider: str, attempt: Attempt, error: Exception) -> Exception:
-        """Return the error to raise after a failed request.
+        """Report a failed request, and return the error that the round has to raise.
 
-        If the provider is busy, the error has the time after which the round may ask again.
+        If the provider is busy, the error gets the seconds after which the round may ask again. Any
+        other error is returned unchanged.
+
+        Args:
+            error: The error of the request.
         """
         if not isinstance(error, RetryableError) or error.counts:
             self.left(provider, attempt)
@@ -77,11 +90,17 @@ class ProviderWaits(Providers):
         return error
 
     def answered(self, provider: str, attempt: Attempt) -> None:
-        """Report to the state server that a provider answered."""
+        """Report that a provider answered a round's request.
+
+        If the provider was not busy recently, nothing is sent.
+        """
         self._end("answered", provider, attempt)
 
     def left(self, provider: str, attempt: Attempt) -> None:
-        """Report to the state server that a request ended unanswered."""
+        """Report that a round's request ended without an answer.
+
+        If the provider was not busy recently, nothing is sent.
+        """
         self._end("left", provider, attempt)
 
     def _end(self, what: str, provider: str, attempt: Attempt) -> None:

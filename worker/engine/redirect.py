@@ -1,9 +1,7 @@
-"""Redirects messages of flows that this worker lacks.
+"""Redirects messages of flows that this worker lacks to workers that have the flow.
 
-They go to workers that have the flow.
-
-Workers that run the same flows consume a queue of their own beside the common ones
-(docs/internals/decisions/0038-a-message-goes-to-a-worker-that-plays-its-flow.md).
+Workers that run the same flows consume a queue of their own, in addition to the queues of their
+role (docs/internals/decisions/0038-a-message-goes-to-a-worker-that-plays-its-flow.md).
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ NAMED = 3
 
 
 def flow_set(builds: Mapping[str, str]) -> str:
-    """Return a short hash that names a flow set.
+    """Return a short hash that identifies a set of flows.
 
-    All workers that run exactly these flows share it. It also depends on the newest schema version
-    of runs that they read.
+    All workers that run exactly these flows, in these builds, have the same hash. The hash also
+    depends on the newest schema version of runs that the worker reads.
 
     Args:
-        builds: The build of each flow, by its name.
+        builds: The build of each flow, by flow name.
     """
     flows = [f"{name} {build}" for name, build in sorted(builds.items())]
     return hashlib.sha256("\n".join([SCHEMA, *flows]).encode()).hexdigest()[:8]
@@ -46,16 +44,16 @@ def flow_set(builds: Mapping[str, str]) -> str:
 def differences(
     store: Store, beat: float, owner: str, role: str, flows: Iterable[str]
 ) -> list[str]:
-    """Return warnings about live workers with other flows.
-
-    Each names one worker of the same role, and the differences.
+    """Return a warning about each live worker of the same role that has other flows.
 
     Args:
         beat: Seconds between two heartbeats.
         owner: This worker's name.
+        role: This worker's role, or ``all``.
+        flows: The names of the flows that this worker runs.
 
     Returns:
-        An empty list if the server does not reply.
+        Empty if there is no such worker, or if the server does not answer.
     """
     own, sentences = set(flows), []
     try:
@@ -88,18 +86,21 @@ def differences(
 
 
 def _with_lacking(flow: str, info: Mapping[str, Any]) -> str:
-    """Return a flow's name, and in parentheses what the announced worker lacks for it."""
+    """Return the name of a flow, with the reason for which the announced worker lacks it.
+
+    The reason follows in parentheses. It is left out if the worker did not announce one.
+    """
     lacking = info.get("lacking", {})
     return f"{flow} ({lacking[flow]})" if flow in lacking else flow
 
 
 class Redirector:
-    """Redirects messages for one process.
+    """Redirects the messages whose rounds this process cannot run.
 
     Args:
         owner: The worker's name.
-        beat: Seconds between two heartbeats. A worker that is silent for ten heartbeats does not
-            count as alive.
+        beat: Seconds between two heartbeats. A worker without a heartbeat for ten times as long
+            does not count as alive.
     """
 
     def __init__(self, store: Store, publisher: Publisher, owner: str, beat: float) -> None:
@@ -112,16 +113,18 @@ class Redirector:
         self._seen_at = float("-inf")
 
     def redirect(self, run_id: str, flow: str, build: str | None = None) -> str | None:
-        """Redirect a run's message to workers with its flow.
+        """Move a run's message to the queue of workers that can run its flow.
 
-        Those workers have announced the run's flow, its role and its schema version.
+        These workers must have announced the flow, the queue of the round's role, and the run's
+        schema version.
 
         Args:
-            build: The build of the flow that they must have announced. None: any build.
+            build: The build of the flow that these workers must have announced. None: any build.
 
         Returns:
-            Names of those workers, as a text for people. None if no such worker is alive: the run
-                waits and is then offered to all workers again. None also if the run has moved on.
+            The names of these workers, as a text for people. None if the message was not moved: no
+            such worker is alive, the run has changed meanwhile, or the server does not answer. Then
+            the run waits, and all workers get its message again.
         """
         try:
             (fields,) = self._store.reads.some_fields([run_id], ("queue", "schema"))
@@ -147,10 +150,10 @@ class Redirector:
     def _target(
         self, flow: str, queue: str, schema: str, build: str | None
     ) -> tuple[str, list[str]]:
-        """Return the queue for a redirect, and its workers' names.
+        """Return the queue for a redirected message, and the names of the workers that consume it.
 
-        Of the queues whose workers run the flow, it is the one with most free slots. Both are empty
-        if no such worker is alive.
+        If several queues have workers with the flow, it is the queue with most free slots. Both
+        results are empty if no such worker is alive.
         """
         free: dict[str, int] = defaultdict(int)
         names: dict[str, list[str]] = defaultdict(list)
@@ -171,9 +174,9 @@ class Redirector:
         return chosen, names[chosen] if chosen else []
 
     def _workers(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return live workers with queues of their own.
+        """Return name and announcement of each live worker that consumes queues of its own.
 
-        Each comes with its announcement. The list is cached for ``FRESH_SECONDS``.
+        The result is cached for ``FRESH_SECONDS``.
         """
         with self._lock:
             if time.monotonic() - self._seen_at > FRESH_SECONDS:

@@ -1,4 +1,4 @@
-"""Round: one attempt of a round, from its claim to its commit."""
+"""Round: one attempt of a round, from claim to commit."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ NO_NODES: Mapping[str, Role] = MappingProxyType({})
 
 @dataclass(eq=False, slots=True)
 class Round:
-    """A claimed round.
+    """One attempt of a claimed round.
 
     Attributes:
-        record: The run as the claim read it.
-        flow, context: Flow and context of the node, once ``Admission.load`` has made them.
-        above: The budgets of runs above that limit this run too.
+        record: The run, as the claim read it.
+        claim: The claim of the attempt.
+        lease: The lease that the heartbeat extends.
+        flow, context: The flow, and the context of its node. ``Admission.load`` sets both.
+        above: The budgets of runs above this run that limit it, too.
         nodes: The nodes of the flow with their roles. Empty if the flow lacks the round's node.
     """
 

@@ -1,4 +1,4 @@
-"""Builds the RoundContext of a round's node from the claim."""
+"""Builds the RoundContext of a round's node from the round's claim."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def context_of(
     """Build the context of a round: goal, inputs, history, mailbox, ...
 
     Args:
-        above: budgets of the runs above that limit this run too.
-        kept: the objects that the flow keeps in this process between two rounds.
-        live_text: receives the text that the round shows before it is over.
+        providers: permits or delays requests to model providers.
+        above: budgets of the runs above this run that limit it, too.
+        kept: the object that the flow keeps in this process between two rounds.
+        live_text: receives the text that the round shows before its commit.
         build: the build of the flow in this worker.
 
     Raises:
@@ -121,9 +122,9 @@ def _add_optional_fields(
     above: tuple[BudgetAbove, ...],
     broken: Callable[[Exception], None],
 ) -> None:
-    """Add rare fields: history, answer, budgets, thread, files, origins, ...
+    """Add the fields that few rounds need: history, answer, budgets, thread, files, ...
 
-    Fields that are not added keep the default of RoundContext.
+    A field that is not added has the default of RoundContext.
     """
     stored = record.fields
     if record.turns or claim.newest:
@@ -152,14 +153,17 @@ def _add_optional_fields(
 
 
 def _silence(stored: Mapping[str, str]) -> str | None:
-    """Return ``deadline`` if the answer is the default of a question. None otherwise."""
+    """Return ``deadline`` if the deadline of the question has passed without an answer.
+
+    The answer of the run is then the default of the question. None in any other case.
+    """
     return DEADLINE if stored.get("resumed_by") == DEADLINE else None
 
 
 def _history_of(
     store: Store, record: Record, claim: Claim, broken: Callable[[Exception], None]
 ) -> History:
-    """Return a run's history, which loads older turns on demand."""
+    """Return the history of a run. It reads older turns from the store only when they are used."""
 
     def load(start: int, stop: int) -> list[Turn]:
         try:
@@ -177,7 +181,11 @@ def _history_of(
 def account_of(
     record: Record, claim: Claim, journal: Journal, above: tuple[BudgetAbove, ...]
 ) -> BudgetAccount:
-    """Return the budget account of a claimed attempt."""
+    """Return the account of the run's budgets for one attempt of a round.
+
+    Args:
+        above: The budgets of runs above this run that limit it, too.
+    """
     recorded = (
         spent_by_lost(journal.recorded.values(), record.count("settled"))
         if journal.recorded
@@ -187,10 +195,11 @@ def account_of(
 
 
 def is_answered(record: Record) -> bool:
-    """Return whether the run has an answer for this round's node.
+    """Return whether a person or a deadline has answered a question of this round's node.
 
-    An answer to a spent budget, or to a pause after a node, does not count. A pause before a node
-    asks nothing, and a plain resume from it only lets the run continue.
+    An answer to the question of a used-up budget does not count, nor the end of a pause after a
+    node. For a pause before a node, an answer counts only if it has a value. A plain resume has
+    none.
     """
     if "i_answer" not in record.fields:
         return False
@@ -201,10 +210,15 @@ def is_answered(record: Record) -> bool:
 
 
 def _artifact(store: Store, record: Record, name: str) -> str:
-    """Return the text of a run's artifact.
+    """Return the text of an artifact that the run may read.
 
-    ``RUN/NAME`` is an artifact of a run below it. A run that executes one command for its parent
-    can read all artifacts that its parent can read.
+    A run that executes one command for its parent may also read what its parent may read.
+
+    Args:
+        name: The name of the artifact. ``RUN/NAME`` is an artifact of a run below this run.
+
+    Raises:
+        KeyError: There is no such artifact, or the run may not read it.
     """
     is_call = VALUE + ONLY in record.fields
     readers = [record.id, record.fields["parent"]] if is_call else [record.id]

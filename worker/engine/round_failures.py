@@ -1,6 +1,6 @@
-"""Failures of rounds: the settlement of a node's error.
+"""Failures of rounds: the settlement that follows from an error of a node.
 
-It is a retry, the run's end, a wait for code that fits, or a stop.
+The settlement is a retry, the end of the run, a wait for code that fits, or a stop.
 """
 
 from __future__ import annotations
@@ -32,17 +32,22 @@ logger = logging.getLogger("perdure.rounds")
 
 
 class RoundFailures:
-    """Decides how a run goes on after an error, for one worker process."""
+    """Decides what follows from an error of a node, for one worker process.
+
+    Args:
+        builds: The builds of the flows in this worker, by flow name.
+    """
 
     def __init__(self, settings: Settings, builds: Mapping[str, str]) -> None:
         self._settings = settings
         self._builds = builds
 
     def settlement(self, round_: Round, error: BaseException) -> Settlement:
-        """Log a node's error, and return its settlement.
+        """Log the error of a node, and return the settlement that follows from it.
 
-        It is a retry, the run's end, a wait, or a stop. The user's code (the error's class, the
-        retry policy) may raise anything here: the round is settled all the same.
+        It is a retry, the end of the run, a wait, or the release of the round. The class of the
+        error and the retry policy are the user's code. If that code raises, the run ends as
+        errored.
         """
         try:
             return self._decided(round_, error)
@@ -107,12 +112,16 @@ class RoundFailures:
         return with_error(settlement, error)
 
     def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
-        """Return whether the run waits for code that fits."""
+        """Return whether a run waits for a worker whose code fits the run.
+
+        False if the flow does not want that, or if only this worker's code can have advanced the
+        run.
+        """
         build = self._builds.get(record.fields["flow"], "")
         return flow.on_misfit == "wait" and not is_of_this_code(record, error, build)
 
     def _without_secrets(self, settlement: Settlement) -> Settlement:
-        """Return a failed round's settlement without secrets."""
+        """Return a settlement whose error texts do not contain secrets."""
         texts = {
             name: without_secrets(str(text), self._settings)
             for name, text in settlement.options.items()
@@ -122,5 +131,5 @@ class RoundFailures:
 
 
 def with_error(settlement: Settlement, error: BaseException) -> Settlement:
-    """Return a failed round's settlement with its exception for the log."""
+    """Return a settlement with the exception that the round failed with, for the log."""
     return settlement._replace(raised=error)

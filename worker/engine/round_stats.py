@@ -1,8 +1,8 @@
 """Statistics of this process's rounds, written about once a second.
 
-Counts that a transition makes are exact, but these are not. A process that is killed loses at most
-its last second, and a write that was not confirmed is repeated. Flows, nodes and buckets bound the
-number of counters, however many rounds and runs there are.
+The counts that a transition makes are exact, but these are not. A process that is killed loses at
+most its last second. A write whose reply was lost is repeated, and then counts twice. The number of
+counters depends on the number of flows, nodes and buckets, not on the number of rounds and runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPENT = ("tokens", "input_tokens", "output_tokens", "cached_tokens", "requests",
 
 
 class RoundStats:
-    """Counts and sums of this process's rounds, until they are written.
+    """The unwritten counts and sums of this process's rounds.
 
     Any thread may add to them. One thread at a time writes them.
     """
@@ -39,9 +39,10 @@ class RoundStats:
         self._denied = False
 
     def round(self, flow: str, node: str, outcome: str, took: int) -> None:
-        """Count a round by its commit's outcome.
+        """Count a round, with its duration.
 
         Args:
+            outcome: The word of the round's commit, such as ``continued``.
             took: Duration of the round in ms.
         """
         self._add(
@@ -53,13 +54,17 @@ class RoundStats:
         )
 
     def waited(self, role: str, ms: int) -> None:
-        """Count the wait of a round in its queue."""
+        """Count how long a message waited in its queue.
+
+        Args:
+            ms: The time in milliseconds.
+        """
         self._add([(("waited", role, _bucket(ms)), 1), (("waited_ms", role), max(0, ms))])
 
     def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
-        """Add a round's spending to its flow's metrics.
+        """Add the tokens, requests and money of a round to its flow's metrics.
 
-        It is counted whatever the round's outcome: tokens, requests and money.
+        Other amounts are ignored. The round counts even if it failed.
         """
         if amounts:
             self._add(
@@ -67,10 +72,11 @@ class RoundStats:
             )
 
     def flush(self, store: Store) -> None:
-        """Write the collected metrics in one exchange.
+        """Write the collected statistics in one exchange.
 
-        Metrics that could not be written are kept for the next call. If another thread is writing,
-        this call waits for it.
+        If the server does not answer, they are kept for the next call. If this user may not write
+        them, they are lost, and a warning is logged once. If another thread is writing, this call
+        waits for it.
         """
         with self._writing:
             self._write(store)
@@ -101,9 +107,9 @@ class RoundStats:
                 current[name] = current.get(name, 0) + amount
 
     def _current(self) -> dict[tuple[str, ...], float]:
-        """Return the metrics collected by this process.
+        """Return this process's counts that are not written yet.
 
-        A forked process drops the ones that it copied from its parent.
+        A forked process drops the counts that it copied from its parent.
         """
         if os.getpid() != self._pid:
             self._pid, self._amounts = os.getpid(), {}

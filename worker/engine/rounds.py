@@ -38,7 +38,13 @@ KEEPS_BUILD = frozenset(("next", "pause_next", "pause_here", "park"))
 
 
 class RoundAttempt(NamedTuple):
-    """The outcome of one attempt of a round: a word, and the error if it failed."""
+    """The outcome of one attempt of a round.
+
+    Attributes:
+        word: The result of the commit, or the reason for which the round was not claimed or
+            committed (``RoundRunner.run``).
+        failure: The error text of a failed attempt. None if it did not fail.
+    """
 
     word: str
     failure: str | None = None
@@ -48,12 +54,13 @@ class RoundRunner:
     """Runs rounds in one worker process.
 
     Args:
-        flows: Functions that make the flows that this worker runs, by name. Each round gets a fresh
+        flows: Functions that make the flows that this worker runs, by name. Each round gets a new
             flow object.
         owner: The worker's name, shown as the owner of its leases.
-        drain: Whether the worker shuts down. A round claimed then is released. None: it never does.
-        stats: Counts outcomes and durations; None for a private one.
-        callbacks: Publishes the callbacks of ended runs. None: the sweeps do that.
+        drain: Whether the worker shuts down. A round that is claimed then is released. None: the
+            worker never shuts down.
+        stats: Counts outcomes and durations of rounds. None: the counts are not written anywhere.
+        callbacks: Publishes the callbacks of ended runs. None: the sweeps publish them.
         builds: The builds of the flows, by name. A flow without one has no build.
     """
 
@@ -89,15 +96,17 @@ class RoundRunner:
     ) -> RoundAttempt:
         """Claim, run and commit the round of a message.
 
-        If the server refuses the claim, nothing runs.
+        If the server does not grant the claim, nothing runs.
 
         Args:
-            fast: A shortcut between this round and its neighbours.
+            run_id, epoch, step: Those of the message.
+            fast: A shortcut between this round and the rounds before and after it.
 
         Returns:
-            A word, and the error of a failed attempt. The word is the reason of a refused claim
-                (``handed_on``: workers with the flow have the message), ``fenced``, or the result
-                of the commit (``continued``, ``completed``, ...).
+            A word, and the error of a failed attempt. The word is the result of the commit
+            (``continued``, ``completed``, ...), or ``fenced`` and the like if the commit came too
+            late. If the round was not claimed, it is the reason. ``handed_on``: the message was
+            moved to workers that can run the round.
 
         Raises:
             StoreUnavailable: The server was away for too long. The sweep of any worker requeues the
@@ -140,9 +149,12 @@ class RoundRunner:
     def _with_build(
         self, record: Record, settlement: Settlement, fields: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """Return fields to write beside a round's settlement.
+        """Return the fields to write with the round's commit.
 
-        This worker's build of the flow is among them if the run goes on after the commit.
+        This worker's build of the flow is added if the run goes on after the commit.
+
+        Args:
+            fields: The other fields.
         """
         build = self._builds.get(record.fields["flow"])
         if not build or record.fields.get(BUILD) == build or settlement.kind not in KEEPS_BUILD:
@@ -150,13 +162,12 @@ class RoundRunner:
         return {**fields, BUILD: build}
 
     def _hand_on(self, record: Record) -> str | None:
-        """Redirect the message of a run to workers with fitting code.
+        """Move a run's message to workers with fitting code.
 
-        Such a worker's code made the run's last commit, and this worker's code does not fit the
-        run.
+        This worker's code does not fit. The code of such a worker made the run's last commit.
 
         Returns:
-            A word for the round, or None if there is no such worker: the run waits.
+            The word ``handed_on``. None if there is no such worker: the run waits.
         """
         build = record.fields.get(BUILD)
         to = build and self._redirector.redirect(record.id, record.fields["flow"], build)
@@ -170,9 +181,10 @@ class RoundRunner:
         return "handed_on"
 
     def release(self, claim: Claim) -> None:
-        """Release a claim, so that another worker takes the round.
+        """Release a claim whose round has not begun, so that another worker can claim the round.
 
-        The round does not begin here, and no attempt is counted.
+        No attempt is counted. If the state server does not answer, the claim's lease ends by
+        itself.
         """
         record = Record(claim.fields)
         if self._drain.is_on() and self._store.outage.is_on:
@@ -203,9 +215,9 @@ class RoundRunner:
         )
 
     def _refuse(self, run_id: str, epoch: int, step: int, refused: ClaimRefused) -> str:
-        """Log why a claim was refused, and return the reason.
+        """Log why a round was not claimed, and return the reason for ``run``.
 
-        If this worker lacks the run's flow, it redirects the message to workers with the flow.
+        If this worker lacks the run's flow, move the message to workers that have the flow.
         """
         match refused.word:
             case "unknown":
@@ -243,9 +255,9 @@ class RoundRunner:
         return refused.word
 
     def _count(self, round_: Round, word: str, took: int) -> None:
-        """Count a round's outcome, duration and wait.
+        """Count a round's outcome, duration and time in queue.
 
-        Outcome and duration are left out if the flow does not have the round's node.
+        Outcome and duration are not counted if the flow lacks the round's node.
         """
         fields, waited = round_.record.fields, round_.claim.waited
         if fields["current_node"] in round_.nodes:
@@ -255,9 +267,10 @@ class RoundRunner:
 
 
 def _failure_of(settlement: Settlement, word: str) -> str | None:
-    """Return the error of a committed failure, or None.
+    """Return the error text of a committed failure.
 
-    A wait for a busy model provider is no failure.
+    None if the round did not fail, if the failure was not committed, or if the run only waits
+    without a counted failure, as for a busy model provider.
     """
     failed = settlement.kind in ("failed", "damaged") and word in ("waiting", "errored")
     if not failed or (word == "waiting" and "uncounted" in settlement.options):
@@ -266,9 +279,9 @@ def _failure_of(settlement: Settlement, word: str) -> str | None:
 
 
 def _time_limit(record: Record, claim: Claim) -> float | None:
-    """Return the seconds a round may take, or None.
+    """Return the seconds that a round may take. None if it has no limit.
 
-    It is the shorter of the round's limit and the time until the run's deadline.
+    It is the round's own limit or the time until the run's deadline, whichever is shorter.
     """
     timeout = record.fields.get("round_timeout")
     limits = [int(timeout) / 1000] if timeout else []
@@ -278,9 +291,9 @@ def _time_limit(record: Record, claim: Claim) -> float | None:
 
 
 def new_claim() -> str:
-    """Return a new claim id: process name and random digits.
+    """Return a new claim id: the name of this process, and random digits.
 
-    release_dead_lease.lua reads the process name at the beginning of the id.
+    release_dead_lease.lua finds the process by the beginning of the id.
     """
     return f"{process_name()}.{new_digits(32)}"
 
@@ -290,10 +303,7 @@ def _ms(seconds: float) -> int:
 
 
 def _why_not_here(name: str, enabled: Sequence[str]) -> str:
-    """Return why this process does not run a flow.
-
-    The text is the end of a sentence about the flow.
-    """
+    """Return why this process does not run a flow, as the end of a sentence."""
     try:
         flow = registry.make(name)
     except registry.FlowNotFound:

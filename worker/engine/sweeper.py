@@ -1,7 +1,4 @@
-"""The sweeper: a thread per worker that requeues overdue runs.
-
-It also announces the worker.
-"""
+"""The sweeper: a thread in each worker that requeues overdue runs and announces the worker."""
 
 from __future__ import annotations
 
@@ -31,12 +28,17 @@ JUDGED = ("phase", "schema", "queue", "message", "epoch", "step")
 
 
 def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
-    """Return why no worker could claim this queued run with its stored message.
+    """Return why no worker could ever claim this queued run with its stored message.
 
-    Only stored fields are checked, so a forged message cannot make a good run look damaged.
+    Only stored fields are checked. So a forged message on a queue cannot make a good run look
+    damaged.
+
+    Args:
+        fields: The run's fields, at least those in ``JUDGED`` that it has.
 
     Returns:
-        None if a worker could claim it, if the run is not queued, or if a newer schema wrote it.
+        None if a worker could claim the run, if the run is not queued, or if a newer version of
+        Perdure wrote it.
     """
     # Only workers import this much of kombu.
     from perdure.worker.messaging.message import InvalidMessage, stored_round
@@ -101,7 +103,13 @@ LOGGED = {
 class Sweeper:
     """Sweeps every ``settings.sweep_seconds``, and when the next run is due.
 
-    Every worker has one, and all are equal.
+    Each worker has one, and all do the same work.
+
+    Args:
+        worker: The worker's name.
+        announcement: Returns the worker's announcement.
+        callbacks: Publishes the overdue callbacks of ended runs. None: the sweep of another worker
+            publishes them.
     """
 
     def __init__(
@@ -139,10 +147,10 @@ class Sweeper:
         )
 
     def start(self) -> None:
-        """Announce this worker, and start the sweeping thread.
+        """Announce this worker, and start the thread.
 
-        The announcement is tried before this returns. The thread starts even if the server does not
-        reply.
+        If the server does not answer, this is logged. The thread starts nevertheless, and announces
+        the worker later.
         """
         if is_on():
             # Import in the thread that forks the pool's processes. A process forked while another
@@ -155,9 +163,9 @@ class Sweeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and withdraw the announcement.
+        """Stop the thread, and remove the announcement.
 
-        Further calls do nothing.
+        Further calls do nothing. If the server does not answer, the announcement expires by itself.
         """
         if self._stopping.is_set():
             return
@@ -170,23 +178,30 @@ class Sweeper:
             logger.warning("could not withdraw, the announcement will lapse: %s", error)
 
     def silence(self, patience: float) -> None:
-        """Stop announcing this worker as alive.
+        """Stop the announcements of this worker, and its sweeps.
 
-        An announcement that is under way gets up to ``patience`` seconds to end.
+        It does not remove the last announcement.
+
+        Args:
+            patience: Seconds to wait for the end of an announcement that is in progress.
         """
         self._stopping.set()
         if self._announcing.acquire(timeout=patience):
             self._announcing.release()
 
     def wake(self) -> None:
-        """Wake the thread to look for overdue runs."""
+        """Make the thread sweep now."""
         self._woken.set()
 
     def release_dead_lease(self, run_id: str, epoch: int, step: int, pid: int) -> None:
-        """Release a dead child process's lease, and requeue the round.
+        """End a dead child process's lease. Requeue its round.
 
-        The sweeper's thread does this, since the caller is the worker's event loop. In a worker
-        that shuts down and no longer sweeps, the caller's thread does it.
+        The caller is the worker's event loop, so the sweeper's thread does the work. In a worker
+        that shuts down and no longer sweeps, the caller's thread does it. If the server does not
+        answer then, a warning is logged, and the lease ends by itself.
+
+        Args:
+            pid: The id of the dead process.
         """
         self._forfeits.append((run_id, epoch, step, process_name(pid)))
         self.wake()
@@ -203,15 +218,18 @@ class Sweeper:
                 )
 
     def sweep(self, every: float = 0.0, soon: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Process a batch of overdue runs, and return their outcomes.
+        """Examine the runs that are due, and return id and outcome of each.
 
-        Each comes with the run's id. A lapsed lease ends, for example, and a lost message is
-        published again. If more runs are overdue, the sweeper's thread is woken for them, and
-        processes several batches at once.
+        For example, a lease that was not extended ends, and a lost message is published again. If
+        more runs are due, the sweeper's thread is woken, and its next sweep examines several
+        batches.
 
         Args:
-            every: Seconds. If any worker swept within them, nothing is done.
-            soon: Runs to process before they are due, at most one batch.
+            every: Do nothing if any worker swept within these seconds. 0: always sweep.
+            soon: Ids of runs to examine before they are due, at most one batch.
+
+        Raises:
+            StoreUnavailable: The server does not answer.
         """
         self._next_due = math.inf
         batch = self._store.fleet.sweep(
@@ -247,13 +265,15 @@ class Sweeper:
     def _messages_of(
         self, unmade: Mapping[str, tuple[str, ...]]
     ) -> dict[str, tuple[str, str, str]]:
-        """Build the messages of runs that need one.
+        """Build the messages of runs that are due and have no stored message.
 
-        ``unmade`` has the queue, epoch, step and phase of each. No message is stored for a run that
-        waited for a time, nor for a run whose worker died while it kept the run.
+        Such a run waited for a time, or had affinity to a worker that died.
+
+        Args:
+            unmade: Queue, epoch, step and phase of each run, by run id.
 
         Returns:
-            Epoch, step and message of each run, by its id.
+            Epoch, step and message of each run, by run id.
         """
         made = {}
         for run_id, (queue, epoch, step, _phase) in unmade.items():
@@ -262,11 +282,13 @@ class Sweeper:
         return made
 
     def _wake_parked(self, unmade: Mapping[str, tuple[str, ...]]) -> None:
-        """Queue parked runs whose wait for a time is over.
+        """Queue parked runs whose messages have just been built.
 
-        They are among the runs for which a message was built just now. The next sweep examines the
-        others. If it examined these too, it would look twice at each of ten thousand runs that wake
-        together.
+        The next sweep examines the other runs. If it had to examine the parked runs too, ten
+        thousand runs that wake together would be examined twice.
+
+        Args:
+            unmade: Queue, epoch, step and phase of each run, by run id.
         """
         parked = {
             run_id: message
@@ -281,11 +303,13 @@ class Sweeper:
                 del self._made[run_id]
 
     def _quarantine_unplayable(self, run_ids: list[str]) -> None:
-        """Quarantine runs whose stored message is unusable.
+        """Quarantine the runs whose stored message can never be claimed.
 
-        The message is invalid, or belongs to another round.
+        The message is invalid, or belongs to another round. The sweep has just published it, and
+        would publish it again for ever.
 
-        The sweeper has just published these messages, and would publish them again for ever.
+        Args:
+            run_ids: The runs whose messages the sweep published.
         """
         for run_id, fields in zip(
             run_ids, self._store.reads.some_fields(run_ids, (*JUDGED, "idem")), strict=True
@@ -310,7 +334,10 @@ class Sweeper:
     def announce(self) -> None:
         """Announce this worker and the flows that it runs.
 
-        If the server does not reply, the sweeper's thread tries again soon.
+        After ``stop`` or ``silence``, nothing happens.
+
+        Raises:
+            StoreUnavailable: The server does not answer. The sweeper's thread tries again soon.
         """
         with self._announcing:
             if self._stopping.is_set():
@@ -358,9 +385,12 @@ class Sweeper:
                 next_early = max(self._next_due, time.monotonic() + every / EARLY)
 
     def _work(self, sweeps: bool, every: float) -> None:
-        """Sweep if ``sweeps``, then announce if that is due.
+        """Sweep if ``sweeps`` is true, and announce the worker if that is due.
 
-        The sweep is skipped if any worker swept within ``every`` seconds.
+        An error is logged, not raised.
+
+        Args:
+            every: Skip the sweep if any worker swept within these seconds.
         """
         try:
             if sweeps:
@@ -376,11 +406,10 @@ class Sweeper:
             logger.exception("a sweep failed, trying again")
 
     def _log_errored(self, run_ids: list[str]) -> None:
-        """Log runs that a sweep ended as errored.
+        """Log the runs that a sweep ended as errored.
 
-        They lost too many workers, or missed their deadline.
-
-        No exception belongs to such an end, so the line has the error's text.
+        They lost too many workers, failed too often, or passed their deadline. The line has the
+        run's error text, since there is no exception.
         """
         try:
             records = self._store.reads.some_fields(run_ids, ("flow", "error", "current_node"))
@@ -399,7 +428,11 @@ class Sweeper:
             )
 
     def _log(self, report: Sequence[tuple[str, str]]) -> None:
-        """Log a sweep's outcomes, and trace its losses."""
+        """Log the outcomes of a sweep, and record its lost rounds as trace spans.
+
+        Args:
+            report: Run id and outcome of each examined run.
+        """
         for run_id, word in report:
             if word in LOGGED:
                 logger.warning("run %s: %s", run_id, LOGGED[word], extra={"run_id": run_id})

@@ -1,6 +1,7 @@
 """The text of a failed round's traceback.
 
-It shows the flow's own frames whole and folds all others. It is bounded, and contains no secrets.
+It shows the frames of the flow's own code, and one line for each group of other frames. It has a
+maximum length, and contains no secrets.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ _PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s@]+@")
 
 
 def traceback_of(error: BaseException, settings: Settings) -> str:
-    """Return a failed round's traceback, short and without secrets.
+    """Return a failed round's traceback.
+
+    It is shortened, and contains no secrets.
 
     Returns:
-        An empty text if an error of Perdure's own is enough and no frame is the flow's, or if
-        Python cannot format the exception.
+        Empty if the error is a FatalError or RetryableError without a cause and without frames of
+        the flow's code, so that its message is enough. Also empty if Python cannot format the
+        exception.
     """
     try:
         whole = traceback.TracebackException.from_exception(error, capture_locals=False)
@@ -53,9 +57,9 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
 
 
 def without_secrets(text: str, settings: Settings) -> str:
-    """Hide this process's secrets in a text.
+    """Replace this process's secrets in a text.
 
-    These are passwords in URLs, and secrets of the environment.
+    They are passwords in URLs, and secrets in environment variables.
     """
     urls = [settings.redis_url, settings.broker_url]
     secrets = [
@@ -68,7 +72,10 @@ def without_secrets(text: str, settings: Settings) -> str:
 
 
 def _chain(exception: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """Yield an exception and its causes, at most ``CHAIN``."""
+    """Yield an exception and its causes.
+
+    There are at most ``CHAIN`` exceptions in all.
+    """
     each: traceback.TracebackException | None = exception
     for _ in range(CHAIN):
         if each is None:
@@ -101,9 +108,9 @@ def _own(frames: Sequence[traceback.FrameSummary]) -> Iterator[str]:
 
 
 def _folded(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return a line for several frames: number and last one.
+    """Return one line for several frames of Perdure, Python or libraries.
 
-    The frames are in Perdure, Python or libraries.
+    It has the number of frames, and the last of them.
     """
     last = frames[-1]
     return (
@@ -113,9 +120,9 @@ def _folded(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _is_own(frame: traceback.FrameSummary) -> bool:
-    """Return whether a traceback frame is in the code of a flow.
+    """Return whether a frame of a traceback is in the code of a flow.
 
-    Other frames are in Perdure, Python or a library.
+    If not, it is in Perdure, Python or a library.
     """
     path = frame.filename
     if path.startswith("<"):
@@ -148,9 +155,10 @@ def _others() -> tuple[str, ...]:
 
 
 def _short_path(frame: traceback.FrameSummary) -> str:
-    """Return a frame's path without this machine's folders.
+    """Return the path of a frame's file without the directories of this machine.
 
-    It begins at the working directory or the library's folder, or has the last parts only.
+    It begins below the working directory, Perdure's directory or ``site-packages``. Any other path
+    is shortened to its last two parts.
     """
     path = Path(frame.filename)
     for root in (Path.cwd(), Path(flows.__file__).parent.parent):
@@ -164,11 +172,9 @@ def _short_path(frame: traceback.FrameSummary) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Return a traceback as storable text.
+    """Return a traceback with at most ``MOST_BYTES`` bytes.
 
-    Its middle is cut out if it is too long.
-
-    The text has at most ``MOST_BYTES`` bytes, and is valid Unicode.
+    The middle of a longer text is cut out. The result is valid Unicode.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MOST_BYTES:

@@ -1,12 +1,13 @@
-"""Features outside the protocol of rounds: a folder each, registered here.
+"""Features outside the protocol of rounds. Each feature has one folder, and is registered here.
 
-A folder has all of its feature: what it stores, its part of the clients, routes, commands, pages,
+The folder has all parts of the feature: its stored data, client methods, routes, commands, pages,
 checks and metrics. Code outside of this package imports no feature. It calls the methods of
 ``Feature`` on each of ``features()``. Type checkers read classes, so ``clients.py`` and
 ``settings.py`` have a line for each feature that adds to a client or to the settings.
 
-To remove a feature, delete its folder, its name below, its lines in these two modules, and those of
-its public names in ``perdure/__init__.py``. docs/internals/add-a-feature.md adds one.
+To remove a feature, delete its folder, its name below, its lines in ``clients.py`` and
+``settings.py``, and its public names in ``perdure/__init__.py``. docs/internals/add-a-feature.md
+describes how to add a feature.
 """
 
 from __future__ import annotations
@@ -23,13 +24,19 @@ NAMES: tuple[str, ...] = ("metric_history", "notes", "notifications")
 
 @cache
 def features() -> tuple[Feature, ...]:
-    """Return all features, in the order of their names above."""
+    """Return all features, in the order of ``NAMES``."""
     return tuple(import_module(f"{__name__}.{name}").FEATURE for name in NAMES)
 
 
 @cache
 def offering(method: str) -> tuple[Feature, ...]:
-    """Return the features that override a method of ``Feature``. Cached, for each round."""
+    """Return the features that override a method of ``Feature``.
+
+    The result is cached for the life of the process, because every round calls this.
+
+    Args:
+        method: The name of the method.
+    """
     from perdure.worker.features.feature import Feature
 
     plain = getattr(Feature, method)

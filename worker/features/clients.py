@@ -1,4 +1,4 @@
-"""The methods that features add to each kind of client. A line below names a feature's class."""
+"""The methods that features add to each kind of client, as base classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from perdure.worker.features.notifications import clients as notifications
 class EveryClientFeatures(
     notes.NoteMethods,
 ):
-    """Operations of features. All clients have them; ``AsyncClient`` has them as coroutines."""
+    """Operations of features, as methods of every client.
+
+    ``AsyncClient`` has the same methods as coroutines, from ``AsyncClientFeatures``.
+    """
 
 
 class ClientFeatures(

@@ -1,6 +1,7 @@
 """Feature: the attributes and methods by which a feature extends Perdure.
 
-A method imports what it needs when it is called, so that a process loads what it uses and no more.
+A method imports the modules of its feature when it is called. So a process loads no module that it
+does not use.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class PageLink(NamedTuple):
-    """A link in the dashboard's navigation, while its number is above 0 or its page is shown.
+    """A link to a feature's page in the dashboard's navigation.
+
+    The link is visible while its number (``Feature.badge``) is above 0 or its page is shown.
 
     Attributes:
         path: The page's path below the root of the dashboard, such as ``notifications``.
         title: The link's text.
-        unit: What the number counts, in a word for screen readers.
+        unit: A word for the counted things, which screen readers say after the number.
         about: The content of the page, as a part of a sentence.
     """
 
@@ -39,8 +42,8 @@ class Panel(NamedTuple):
     """A part of the dashboard's overview.
 
     Attributes:
-        template: ``NAME/FILE.html``, the feature's template.
-        data: What the template reads as ``data``.
+        template: The path of the feature's template, ``NAME/FILE.html``.
+        data: The variable ``data`` of the template.
     """
 
     template: str
@@ -52,8 +55,10 @@ class Process(Protocol):
 
     Attributes:
         app: The Celery app.
-        owns_app: Whether the app is Perdure's own, which knows only the queues of rounds.
+        owns_app: Whether the app is Perdure's own. Such an app knows only the queues of rounds.
         name: The worker's name.
+        store: The store on the state server.
+        settings: The worker's settings.
     """
 
     @property
@@ -69,13 +74,13 @@ class Process(Protocol):
 
 
 class Background(Protocol):
-    """Work beside the rounds of a worker, in threads of its own."""
+    """A feature's threads in a worker, beside the threads that execute rounds."""
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the threads."""
 
     def stop(self) -> None:
-        """End the work. It is called after the worker's rounds have ended."""
+        """Stop the threads. The worker calls this after its rounds have ended."""
 
 
 class Feature:
@@ -83,8 +88,9 @@ class Feature:
 
     Attributes:
         name: The name of its folder, of its keys in Redis and of its templates.
-        commands: The help line of each CLI command, by name. The module ``command`` has them.
-        page: Its page in the dashboard's navigation.
+        commands: The help line of each CLI command, by name. Its module ``command`` defines the
+            commands.
+        page: The link to its page in the dashboard. None if it has no page.
         scripts: The names of its Lua files, in its folder ``lua``. ``store._call`` runs them.
     """
 
@@ -110,22 +116,25 @@ class Feature:
         return 0
 
     def panel(self, client: Any, span: str) -> Panel | None:
-        """Return the feature's part of the overview, for a caller who may read all runs.
+        """Return the feature's part of the overview. None if it has none.
+
+        It is called only for a caller who may read all runs.
 
         Args:
             client: The client of the caller (``AuthorizedClient``).
-            span: The time that charts cover (worker/domain/chart_spans.py).
+            span: The name of the time span of charts: ``hour``, ``day`` or ``week``.
         """
         return None
 
     def add_totals(
         self, pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int
     ) -> None:
-        """Add Redis commands to the pipeline with which a worker stores totals of metrics.
+        """Add Redis commands to ``pipe``. A worker stores its totals of metrics with this pipeline.
 
         Args:
-            amounts: The amounts that the pipeline adds, by the total's name and labels.
-            now: The time in ms.
+            pipe: redis-py's pipeline. The caller executes it.
+            amounts: The amounts that the pipeline adds to totals, by the total's name and labels.
+            now: The present time in ms.
         """
 
     def context(
@@ -137,29 +146,33 @@ class Feature:
         fence: Fence | None = None,
         broken: Callable[[Exception], None] = lambda error: None,
     ) -> Mapping[str, Any]:
-        """Return fields for the ``RoundContext`` of a round. Other fields keep their defaults.
+        """Return fields of the ``RoundContext`` of a round, by name.
 
-        It is called in each round, so it must not read from the state server.
+        Fields that are not returned have their defaults. Every round calls this method, so it must
+        not read from the state server.
 
         Args:
-            fence: The round's claim, or None for a reader.
-            broken: Is called with an error that makes the round's result worthless.
+            fence: The claim of the round. None if no round runs: the context only serves to rebuild
+                a prompt.
+            broken: A function to call with an error of the store before the error is raised. The
+                node may catch the error, but then the round is not committed.
         """
         return {}
 
     def background(self, process: Process) -> Background | None:
-        """Return the feature's threads in a worker, or None if the settings ask for none."""
+        """Return the feature's threads in a worker. None if the settings need no threads."""
         return None
 
     def findings(self, inspection: Inspection, store: Store) -> Iterable[Finding]:
-        """Run the checks of ``perdure doctor``, and return their findings."""
+        """Run the feature's checks for ``perdure doctor``, and return their findings."""
         return ()
 
     def metrics(self, store: Store | None, totals: Mapping[str, str]) -> Iterator[Any]:
         """Yield metrics (``prometheus_client.Metric``).
 
         Args:
-            store: None yields the metrics without samples, to list their names.
-            totals: The totals that workers have stored, as ``store.figures.look`` reads them.
+            store: The store to read from. None: read nothing, because only the names of the metrics
+                are needed.
+            totals: The totals that workers have stored, as texts by their field in Redis.
         """
         yield from ()

@@ -1,4 +1,4 @@
-"""FeatureSettings: the settings of all features. Each feature's settings are a base class."""
+"""FeatureSettings: the settings of all features. The settings of each feature are a base class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Round messages: their format, validation, publishers, and the brokers that carry them.
+"""Round messages: their format, their validation, publishers, and brokers.
 
 ``transports/`` has the kombu transports that validate received messages. ``fast/`` has
 optimizations of the plain path.

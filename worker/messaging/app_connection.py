@@ -1,6 +1,6 @@
-"""The connection of a process to Perdure by a Celery app: settings, store and publisher.
+"""The connection between a process and Perdure, for one Celery app: settings, store and publisher.
 
-``install`` puts one on a user's app. A client without an app makes one of its own.
+``install`` sets one as an attribute of a user's app. A client without an app makes one of its own.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 class AppConnection:
-    """Settings, store and publisher of a process, made when first used.
+    """Settings, store and publisher of a process, each made when it is first used.
 
     Args:
         app: The Celery app with the round tasks.
         settings: The settings of this process.
         sources: Flows, or names of modules that register flows.
-        owns_app: Whether the app is Perdure's own. A user's app decides its own settings.
+        owns_app: Whether the app is Perdure's own. If not, the broker of the app may be the state
+            server, and the app's modules may register flows.
     """
 
     def __init__(
@@ -51,12 +52,12 @@ class AppConnection:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of this process, with the URL of the state server.
+        """The settings, with the URL of the state server.
 
-        If the settings name no state server, it is the app's broker.
+        If the settings name no state server, the broker of a user's app is the state server.
 
         Raises:
-            InvalidSettings: Neither the settings nor the app's broker name a state server.
+            InvalidSettings: The settings name no state server, and the app's broker cannot be one.
         """
         return self.given if self.owns_app else with_state_server(self.given, self.app)
 
@@ -76,14 +77,14 @@ class AppConnection:
     def publisher(self) -> Publisher:
         """The object that publishes the messages of rounds.
 
-        If the broker is the database of the runs, Lua scripts push the messages. If not, the outbox
-        publisher sends them after the commit.
+        If the broker is on the state server, Lua scripts push the messages. Otherwise the outbox
+        publisher publishes them after the commit.
         """
         kind = SameServerPublisher if is_fused(self.app, self._url) else OutboxPublisher
         return kind(self.app, Keys(self.settings.prefix), _message_builder(self.settings))
 
     def find_flows(self) -> None:
-        """Import and register the flows that the settings and the app name.
+        """Import and register the flows that the settings name, and those of a user's app.
 
         Raises:
             InvalidFlow: A module cannot be imported, or a flow has no name.
@@ -93,7 +94,11 @@ class AppConnection:
             find_flows_of_app(self.app, self._sources)
 
     def is_leaving(self) -> bool:
-        """Return whether this process shuts down, and so does not wait out an outage."""
+        """Return whether this process is shutting down.
+
+        A process that is shutting down does not send failed requests again. The result is always
+        False here. The runtime of a worker overrides this method.
+        """
         return False
 
     def close(self) -> None:
@@ -107,12 +112,10 @@ class AppConnection:
 
 
 def connection_of(app: Celery) -> AppConnection:
-    """Return the object that ``install`` put on a Celery app.
-
-    It has the settings, the store and the publisher.
+    """Return the AppConnection that ``install`` set on an app.
 
     Raises:
-        InvalidSettings: ``install`` was not called.
+        InvalidSettings: ``install`` was not called for this app.
     """
     connection = getattr(app, "perdure", None)
     if not isinstance(connection, AppConnection):
@@ -123,7 +126,7 @@ def connection_of(app: Celery) -> AppConnection:
 
 
 def _message_builder(settings: Settings) -> MessageBuilder | None:
-    """Return the fast message builder, or None if switched off."""
+    """Return the fast message builder. None if the setting ``fetch`` is off."""
     if not settings.fetch:
         return None
     from perdure.worker.messaging.fast.template import MessageTemplates

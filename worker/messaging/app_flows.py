@@ -1,6 +1,7 @@
-"""Finds the flows of a Celery app.
+"""Finds the flows of a user's Celery app.
 
-They are the flows named to ``install``, and the modules ``perdure_flows`` of its packages.
+They are the flows that ``install`` received, and those in the modules ``perdure_flows`` of the
+app's packages.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ MODULE = "perdure_flows"
 def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -> None:
     """Import and register the flows of a user's Celery app.
 
-    They are the flows named to ``install``, and the modules ``perdure_flows`` of the app's
+    They are the flows in ``sources``, and those in the modules ``perdure_flows`` of the app's
     packages.
 
+    Args:
+        sources: Flows, or names of modules that register flows.
+
     Raises:
-        InvalidFlow: A module cannot be imported, or a flow has no name.
+        InvalidFlow: A module cannot be imported, a flow has no name, or a Django project cannot be
+            loaded.
     """
     _load_django(app)
     registry.load_modules([source for source in sources if isinstance(source, str)])
@@ -51,11 +56,13 @@ def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -
 
 
 def _load_django(app: Celery) -> None:
-    """Load the apps of a Django project.
+    """Load the apps of a Django project, because modules with flows may import models.
 
-    Celery does so in a worker, but not in its other commands.
+    Celery does so in a worker, but not in its other commands. Nothing happens without a Django
+    project, or while Django loads its apps itself.
 
-    Modules with flows may import models. Nothing is done while Django loads its apps itself.
+    Raises:
+        InvalidFlow: The Django project cannot be loaded.
     """
     django = sys.modules.get("django")  # Celery imports it if DJANGO_SETTINGS_MODULE is set
     if django is None or not os.environ.get("DJANGO_SETTINGS_MODULE"):
@@ -93,7 +100,8 @@ def _register(flow: type[Flow] | Flow) -> None:
 def _packages(app: Celery) -> Iterable[str]:
     """Return the packages to search for an app's flows.
 
-    They are the app's own package, and those of the modules that it imports.
+    They are the app's own package, and the packages of the modules that the app's configuration
+    imports. Packages that do not exist are left out.
     """
     modules = [*(app.conf.imports or ()), *(app.conf.include or ())]
     parents = (module.rpartition(".")[0] for module in modules if isinstance(module, str))

@@ -1,6 +1,6 @@
-"""The broker of an app: TLS options, queues, and whether it is also the state server.
+"""The broker of an app: its TLS options, its queues, and whether it is on the state server.
 
-If no ``redis_url`` is set, the runs live in the app's broker, provided that it is one Redis
+If no ``redis_url`` is set, the runs are stored in the app's broker, provided that it is one Redis
 database.
 """
 
@@ -62,11 +62,15 @@ UNUSED_MS = 3_600_000
 
 
 def broker_ssl(url: str) -> bool | dict[str, Any]:
-    """Return Celery's ``broker_use_ssl`` for a URL.
+    """Return Celery's ``broker_use_ssl`` for a broker URL.
 
-    The server must prove its identity. kombu derives the setting from the scheme only if the
-    transport comes from the URL as well, and checks no host name for RabbitMQ.
-    ``ssl_cert_reqs=none`` and ``ssl_check_hostname=false`` in the URL switch the checks off.
+    With TLS, the server must prove its identity, unless ``ssl_cert_reqs=none`` or
+    ``ssl_check_hostname=false`` in the URL switches a check off. The setting is needed because
+    kombu reads it from the URL's scheme only if the transport comes from the URL as well, and
+    because kombu does not check the host name of RabbitMQ.
+
+    Returns:
+        kombu's TLS options. False for a URL without TLS.
     """
     if url.partition("://")[0] in ("rediss", "rediss+sentinel"):
         # An ssl_... argument in the URL overrides this. redis-py has the same default.
@@ -83,9 +87,9 @@ def broker_ssl(url: str) -> bool | dict[str, Any]:
 
 
 def is_verified(url: str) -> bool:
-    """Return whether the server at ``url`` must prove its identity.
+    """Return whether a URL requires a verified server identity.
 
-    It must unless the URL switches off the check of its certificate or of its host name.
+    It does unless it switches off the check of the certificate or of the host name.
     """
     query = query_of(url)
     required = query.get("ssl_cert_reqs", "required") in ("required", "CERT_REQUIRED")
@@ -93,15 +97,19 @@ def is_verified(url: str) -> bool:
 
 
 def _checks_host_name(query: Mapping[str, str]) -> bool:
-    """Return whether a URL's query checks the host name."""
+    """Return whether a URL requires a host name check.
+
+    Args:
+        query: The arguments of the URL.
+    """
     return query.get("ssl_check_hostname", "true").upper() not in FALSE_WORDS
 
 
 def check_broker_url(url: str) -> None:
-    """Raise InvalidSettings unless a supported broker can have this URL.
+    """Raise InvalidSettings unless ``url`` can name a broker.
 
-    kombu would take an unknown scheme for a Redis on localhost. The error does not repeat a
-    password.
+    The broker must be one that Perdure supports. kombu would connect to a Redis on localhost for an
+    unknown scheme. The text of the error never contains the URL's password.
     """
     scheme, slashes, _ = url.partition("://")
     fault = ""
@@ -146,9 +154,13 @@ def _unknown_ssl(url: str) -> str | None:
 
 
 def is_fused(app: Celery, state_url: str) -> bool:
-    """Return whether Lua scripts can push to the app's broker.
+    """Return whether Lua scripts can push to the broker.
 
-    They can if the broker's lists are in the database of the runs, under their own names.
+    They can if the broker stores its lists in the database of the runs, under the names of the
+    queues.
+
+    Args:
+        state_url: The URL of the state server.
     """
     options = app.conf.broker_transport_options or {}
     urls = app.conf.broker_write_url or app.conf.broker_url
@@ -158,10 +170,12 @@ def is_fused(app: Celery, state_url: str) -> bool:
 
 
 def queue_of_set(name: str, amqp: bool) -> Queue:
-    """Return the Celery queue of a flow set.
+    """Return a flow set's queue as a kombu object.
 
-    The workers that run this set of flows consume it. RabbitMQ (``amqp``) deletes it if no worker
-    has consumed it for ``UNUSED_MS``.
+    Args:
+        name: The name of the queue (``Keys.queue_of_set``).
+        amqp: Whether the broker is RabbitMQ. RabbitMQ deletes the queue if no worker has consumed
+            it for ``UNUSED_MS``.
     """
     arguments = (
         {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND, "x-expires": UNUSED_MS}
@@ -172,9 +186,13 @@ def queue_of_set(name: str, amqp: bool) -> Queue:
 
 
 def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
-    """Return the Celery queues of rounds, one per role.
+    """Return the queues of rounds as kombu objects.
 
-    On RabbitMQ (``amqp``) they are quorum queues: replicated, and safe from the loss of a node.
+    There is one per role.
+
+    Args:
+        amqp: Whether the broker is RabbitMQ. There they are quorum queues, which are replicated, so
+            that the loss of one node does not lose them.
     """
     arguments: dict[str, Any] | None = (
         {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND} if amqp else None
@@ -186,9 +204,10 @@ def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
 
 
 def may_consume(app: Celery, lists: Sequence[str]) -> bool:
-    """Return whether the app's login at its broker may pop from these Redis lists.
+    """Return whether the app's login at its broker may pop from all these Redis lists.
 
-    One refused list would stop the worker's whole consumer.
+    One list that it may not pop from would stop the worker's whole consumer. True also if the
+    broker cannot be asked: the worker's own connection reports that.
     """
     with app.connection_for_read() as connection:
         try:
@@ -203,14 +222,16 @@ def may_consume(app: Celery, lists: Sequence[str]) -> bool:
 
 
 def with_state_server(settings: Settings, app: Celery) -> Settings:
-    """Return the settings with the URL of a state server.
+    """Return the settings with the URLs of the state server and of the broker.
 
-    If they name none, it is the Celery app's broker. ``broker_url`` is set as well if the broker is
-    another server. A client made with these settings therefore publishes where the app's workers
-    consume.
+    If the settings name no state server, the app's broker is the state server. If they name one and
+    it is another server than the app's broker, ``broker_url`` is set to the app's broker, unless it
+    is set already. So a client with these settings publishes to the broker from which the app's
+    workers consume.
 
     Raises:
-        InvalidSettings: The broker is no Redis, or one URL cannot describe it.
+        InvalidSettings: No state server is named, and the broker is no Redis, or one URL cannot
+            describe the broker.
     """
     url, options, fault = app.conf.broker_write_url, app.conf.broker_transport_options or {}, ""
     if settings.redis_url is not None:

@@ -1,4 +1,4 @@
-"""Callbacks: a run's Celery signature (``on_end``), published when the run has ended."""
+"""Callbacks: the Celery signature of a run (``on_end``), published when the run has ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ ENDS = frozenset({"completed", "errored", "stopped"})
 
 
 def signature_text(on_end: Mapping[str, Any] | str) -> str:
-    """Return a callback's signature as JSON for the run's hash.
+    """Return a callback's signature as JSON, for the run's hash.
+
+    Args:
+        on_end: The signature, or its JSON.
 
     Raises:
         InvalidInput: ``on_end`` is not a signature, cannot be JSON, or is too long.
@@ -71,14 +74,13 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
 
 
 def complete(signature: Any) -> dict[str, Any]:
-    """Return a signature with all its fields.
+    """Return a copy of a signature with all fields.
 
-    Missing ones get their default.
-
-    The signatures in a chain, group or chord are completed as well.
+    A missing field gets its default. The signatures in a chain, group or chord are completed as
+    well.
 
     Raises:
-        InvalidInput: It is not a signature, or could not be published.
+        InvalidInput: ``signature`` is not a signature, or could not be published.
     """
     if (
         not isinstance(signature, Mapping)
@@ -114,12 +116,13 @@ def complete(signature: Any) -> dict[str, Any]:
 
 
 class Callbacks:
-    """Publisher of the callbacks of ended runs, for one process.
+    """Publishes the callbacks of ended runs, for one process.
 
-    The store lists the callbacks that are not published yet. A sweep tries them again.
+    The store has a list of the callbacks that are not published yet. A sweep publishes them later.
 
     Args:
-        owns_app: Whether the app is Perdure's own, which knows only the queues of rounds.
+        owns_app: Whether the app is Perdure's own. It knows only the queues of rounds, so another
+            app publishes the callbacks.
     """
 
     def __init__(self, app: Celery, store: Store, owns_app: bool) -> None:
@@ -131,9 +134,10 @@ class Callbacks:
         self._late: threading.Thread | None = None
 
     def make(self, run_id: str, epoch: int) -> None:
-        """Publish an ended run's callback, and record that it is published.
+        """Publish the callback of an ended run, and record that it is published.
 
-        It never raises. If it fails, a sweep tries again.
+        Nothing is published if the run was deleted or continued meanwhile. No error is raised: it
+        is logged, and a sweep tries again.
 
         Args:
             epoch: The epoch in which the run ended.
@@ -159,9 +163,13 @@ class Callbacks:
             )
 
     def make_late(self, calls: Iterable[tuple[str, int]]) -> None:
-        """Publish the overdue callbacks of ended runs in a separate thread.
+        """Publish ended runs' overdue callbacks in a separate thread.
 
-        So an unresponsive broker does not block the caller. ``calls`` are ids and epochs of runs.
+        So a broker that does not answer does not block the caller. If the thread of an earlier call
+        is still running, nothing happens: a later sweep reports the callbacks again.
+
+        Args:
+            calls: Run id and epoch of each ended run.
         """
         if self._late is not None and self._late.is_alive():
             return  # a later sweep reports them again
@@ -185,7 +193,11 @@ class Callbacks:
 
 
 def callback_argument(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the callback's argument: the run's result as JSON data."""
+    """Return the argument with which a callback is called: the run's result as JSON data.
+
+    Args:
+        fields: The fields of the run's hash.
+    """
     run = Run.of(Record(fields))
     return {
         "run_id": run.id,
@@ -201,9 +213,9 @@ def callback_argument(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 class UndeclaredQueues(Queues):  # type: ignore[misc]
-    """Queues of which only the name is known.
+    """Celery's queues, where an unknown name stands for a queue that is not declared here.
 
-    Their consumers declare them, in a form that the publisher does not know.
+    The consumer of such a queue declares it, with options that the publisher does not know.
     """
 
     def __missing__(self, name: str) -> Queue:
@@ -217,11 +229,9 @@ class UndeclaredAMQP(AMQP):  # type: ignore[misc]
 
 
 def publisher_like(app: Celery) -> Celery:
-    """Return an app that can publish any task.
+    """Return a Celery app that can publish any task to the broker of ``app``.
 
-    It publishes to the broker of ``app``, and need not know the tasks.
-
-    The options of a signature must name the queue.
+    It does not need to know the task. But the options of each signature must name a queue.
     """
     made = Celery(
         "perdure-calls", amqp=UndeclaredAMQP, broker=app.conf.broker_write_url, set_as_current=False

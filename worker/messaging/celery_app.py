@@ -1,6 +1,6 @@
-"""Perdure's own Celery app: broker, transport and settings for rounds.
+"""Perdure's own Celery app: its broker, its transport and its settings for rounds.
 
-``worker/app.py`` makes the app of a worker from it. The app of a client only publishes.
+``worker/app.py`` adds the tasks to it for a worker. The app of a client only publishes.
 """
 
 from __future__ import annotations
@@ -50,16 +50,22 @@ TRANSPORT_ALIASES["perdure"] = REDIS_TRANSPORT
 
 
 class OwnApp(Celery):  # type: ignore[misc]
-    """A Celery app for rounds alone."""
+    """A Celery app that is only for rounds."""
 
     # CELERY_RESULT_BACKEND in the environment, meant for another app, overrides the setting.
     backend_cls = "disabled"
 
 
 def celery_app(settings: Settings, kind: type[OwnApp] = OwnApp) -> OwnApp:
-    """Return Perdure's own Celery app without tasks.
+    """Return Perdure's own Celery app, without tasks.
 
-    It is set up for rounds. Its workers prefetch nothing, accept JSON only, and store no results.
+    Its workers receive a message only for a free slot, accept only JSON, and store no results.
+
+    Args:
+        kind: The class of the app.
+
+    Raises:
+        InvalidSettings: The URL of the state server or of the broker is not valid.
     """
     keys = Keys(settings.prefix)
     check_url(settings.redis_url or LOCALHOST)
@@ -113,7 +119,7 @@ def celery_app(settings: Settings, kind: type[OwnApp] = OwnApp) -> OwnApp:
 
 
 def publishing_app(settings: Settings) -> OwnApp:
-    """Return an app that publishes rounds, but cannot run them."""
+    """Return a Celery app that publishes the messages of rounds, but cannot run rounds."""
     app = celery_app(settings)
 
     def refuse(*_: object) -> None:
@@ -125,7 +131,12 @@ def publishing_app(settings: Settings) -> OwnApp:
 
 
 def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
-    """Return the kombu transport that validates a broker's messages, and its options."""
+    """Return the kombu transport that validates a broker's messages, and its transport options.
+
+    Args:
+        address: The URL of the broker.
+        amqp: Whether the broker is RabbitMQ.
+    """
     if amqp:
         return AMQP_TRANSPORT, AMQP_OPTIONS
     if not is_sentinel(address):
@@ -140,10 +151,7 @@ def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
 
 
 def _fast_options(settings: Settings) -> dict[str, Any]:
-    """Return the kombu option for faster validation.
-
-    It is left out if the setting ``fetch`` is off.
-    """
+    """Return the transport option for faster validation. Empty if the setting ``fetch`` is off."""
     if not settings.fetch:
         return {}
     from perdure.worker.messaging.fast.shape import Shapes

@@ -1,7 +1,7 @@
-"""Follow-ups: work for the children of runs that scripts cannot do, above all to start them.
+"""Follow-ups: work for the children of runs that scripts cannot do alone, mostly to start children.
 
-A script that creates a follow-up returns it to its caller, which does the work at once. If the
-caller dies, a sweep passes the follow-up to another process (docs/internals/decisions/0046-...).
+A script that creates a follow-up returns it to its caller, and the caller does the work at once. If
+the caller dies, a sweep gives the follow-up to another process (docs/internals/decisions/0046-...).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_WALKS = 100
 
 
 class FollowUps:
-    """Starts and stops the children of runs, for one process."""
+    """Starts, stops and continues child runs, for one process."""
 
     def __init__(self, store: Store, publisher: Publisher) -> None:
         self._store = store
@@ -41,12 +41,14 @@ class FollowUps:
         self._walks: dict[str, tuple[str | None, str | None]] = {}
 
     def do(self, run_ids: Sequence[str], most: int = MOST_STEPS) -> None:
-        """Start or stop the children of runs, and their children, as the runs require.
+        """Start, stop or continue the children of runs, as the state of each run requires.
 
-        If the state server does not answer, or is full, the sweeps do the rest.
+        The children of these children follow. If the state server does not answer, or is full, a
+        warning is logged, and the sweeps do the rest.
 
         Args:
-            most: number of steps after which the sweeps do the rest.
+            run_ids: the ids of the parents.
+            most: the maximum number of steps. The sweeps do the rest.
         """
         try:
             self._do(run_ids, most)
@@ -88,9 +90,13 @@ class FollowUps:
         self._walks[run_id] = walk, start
 
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
-        """Start planned children, and return whether to go on with this run.
+        """Start planned children of a run. Return whether there may be more work for the run.
 
-        False if another caller has started these children and goes on, or if they cannot start.
+        False if another caller has started these children and continues, or if they cannot be
+        started. In the second case, an error is logged.
+
+        Args:
+            step: the reply of reconcile_children.lua, with the word ``start``.
         """
         try:
             planned = unpack_plan(step.plan, step.first, min(step.room, STARTED_AT_ONCE))

@@ -1,9 +1,8 @@
 """The format of a round's message, and its validation.
 
-The validation refuses anything else.
-
-A message is validated before Celery sees it. The Celery task names are here as well: a message
-begins with one, and a run's hash stores it.
+A message is validated before Celery reads it. Validation accepts nothing but a message of a round.
+The names of the Celery tasks are here as well, because a message has one, and a run's hash stores
+it.
 """
 
 from __future__ import annotations
@@ -69,22 +68,23 @@ Validator = Callable[[str | bytes, str], dict[str, Any]]
 class InvalidMessage(ValueError):
     """Raised when a message is not a round's message.
 
-    The text has the reason, and is short whatever the message holds.
+    The text has the reason. It is short, even if the message is long.
     """
 
 
 def validate(text: str | bytes, queue: str) -> dict[str, Any]:
-    """Validate a Redis queue's message in kombu's format.
+    """Validate a message from a Redis queue, in kombu's format.
 
     Args:
-        queue: The queue that the message came from. A worker that shuts down first returns it to
-            this queue, whatever queue the message names.
+        queue: The queue from which the message was popped. It replaces the queue that the message
+            itself names. If the worker shuts down before the round begins, kombu puts the message
+            back into this queue.
 
     Returns:
         The message, with valid headers and properties only.
 
     Raises:
-        InvalidMessage: It is not exactly a round's message.
+        InvalidMessage: ``text`` is not exactly a round's message.
     """
     if len(text) > MAX_BYTES:
         raise InvalidMessage(f"{len(text)} bytes, at most {MAX_BYTES} are accepted")
@@ -103,22 +103,24 @@ def validate(text: str | bytes, queue: str) -> dict[str, Any]:
 
 
 def stored_round(text: str, queue: str) -> tuple[str, int, int]:
-    """Return a stored message's run id, epoch and step.
+    """Return run id, epoch and step of a message that is stored with a run.
 
     Raises:
-        InvalidMessage: It is not exactly a round's message.
+        InvalidMessage: ``text`` is not exactly a round's message.
     """
     return round_of(base64.b64decode(validate(text, queue)["body"]).decode())
 
 
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:
-    """Validate a message of any broker, and return its valid headers.
+    """Validate the parts of a message from any broker, and return its valid headers.
+
+    Other headers are left out.
 
     Args:
-        body: The message's text.
+        body: The decoded body, as text.
 
     Raises:
-        InvalidMessage: It is not exactly a round's message.
+        InvalidMessage: The message is not exactly a round's message.
     """
     _expect(
         content_type == "application/json",
@@ -132,10 +134,10 @@ def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> 
 
 
 def round_of(body: Any) -> tuple[str, int, int]:
-    """Return a message body's run id, epoch and step.
+    """Return the run id, epoch and step in the body of a message.
 
     Raises:
-        InvalidMessage: It is not exactly a round's body.
+        InvalidMessage: ``body`` is not exactly the body of a round's message.
     """
     _expect(isinstance(body, str), "the body is not text in UTF-8")
     _expect(
@@ -221,10 +223,11 @@ def _json(text: str | bytes, what: str) -> Any:
 
 
 def _expect(holds: bool, why: str, *values: Any) -> None:
-    """Raise InvalidMessage unless a condition for valid messages holds.
+    """Raise InvalidMessage unless a condition for valid messages is true.
 
     Args:
-        why: The error's text, with braces for ``values``. They are formatted only if needed.
+        holds: The condition.
+        why: The error's text, with braces for ``values``. It is formatted only for an error.
     """
     if not holds:
         raise _invalid(why, *values)
@@ -233,6 +236,8 @@ def _expect(holds: bool, why: str, *values: Any) -> None:
 def _invalid(why: str, *values: Any) -> InvalidMessage:
     """Return the error for an invalid message.
 
-    Its text has short forms of ``values``.
+    Args:
+        why: The error's text, with braces for ``values``.
+        values: Values of the message. The text has them in a short form.
     """
     return InvalidMessage(why.format(*(SHOWN.repr(value)[:SHOWN_CHARACTERS] for value in values)))

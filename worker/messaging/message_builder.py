@@ -1,13 +1,12 @@
-"""The private Celery app and transport that build messages.
+"""The Celery app and the transport that build messages.
 
-The transport is an in-memory one of kombu.
-
-A round's message has one form, whatever the user's app sets for its own tasks: eager execution,
-routes and router classes, serializer, compression, protocol, limits, missing queues. Celery's
-publish signals fire all the same.
+The app is private. The transport is an in-memory transport of kombu. All messages of rounds have
+one form, whatever the user's app configures for its own tasks: eager execution, routes and router
+classes, serializer, compression, protocol, limits, missing queues. Celery's publish signals are
+sent nevertheless.
 
 The transport sends nothing. ``InMemoryChannel._put``, the hook that kombu documents for virtual
-transports, keeps the message that Celery built. The commit script pushes it.
+transports, stores the message that Celery built. The commit script pushes it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,11 @@ from kombu.utils.json import dumps
 
 
 class CapturedMessages(threading.local):
-    """The last message built in this thread.
+    """The last message that was built in this thread.
 
-    It holds the list that the message is for, and its text as kombu's Redis transport writes it.
+    Attributes:
+        queue: The queue of the message. Empty if there is no message.
+        text: The message, as kombu's Redis transport writes it. Empty if there is no message.
     """
 
     queue: str = ""
@@ -38,7 +39,7 @@ class CapturedMessages(threading.local):
     def take(self) -> tuple[str, str]:
         """Return queue and text of this thread's last message.
 
-        Both are empty if Celery has built none since ``clear``.
+        Both are empty if no message was built since ``clear``.
         """
         return self.queue, self.text
 
@@ -47,7 +48,7 @@ captured = CapturedMessages()
 
 
 class InMemoryChannel(virtual.Channel):  # type: ignore[misc]
-    """A channel that only stores its messages in ``captured``."""
+    """A kombu channel that only stores the messages that are published to it, in ``captured``."""
 
     do_restore = False
 
@@ -67,14 +68,14 @@ class InMemoryChannel(virtual.Channel):  # type: ignore[misc]
 
 
 class InMemoryTransport(virtual.Transport):  # type: ignore[misc]
-    """The transport of ``InMemoryChannel``."""
+    """The kombu transport with ``InMemoryChannel``."""
 
     Channel = InMemoryChannel
     driver_type = "capture"
     driver_name = "capture"
 
     def driver_version(self) -> str:
-        """Return the version of the in-memory transport."""
+        """Return the version of this transport, for kombu."""
         return "1"
 
 
@@ -83,17 +84,18 @@ NEVER = 315_360_000
 
 
 class MessageApp(Celery):  # type: ignore[misc]
-    """The app that builds messages.
+    """The Celery app that builds messages.
 
-    It has no result backend, even if CELERY_RESULT_BACKEND, which overrides a setting, names one.
+    It never has a result backend, even if the environment variable CELERY_RESULT_BACKEND, which
+    overrides the app's setting, names one.
     """
 
     @cached_property
     def backend(self) -> DisabledBackend:
         """A Celery result backend that stores nothing.
 
-        Without it Celery would search all installed backends, in each of many threads that start at
-        once.
+        Without it, Celery would search all installed backends, in each of many threads that start
+        at the same time.
         """
         return DisabledBackend(app=self)
 
@@ -106,12 +108,13 @@ def _message_app() -> Celery:
 
 
 class Sender(NamedTuple):
-    """The part of a message that names its sender.
+    """The ids in a message that identify its sender.
 
     Attributes:
-        root: The task id of the first round of the chain, or None outside a round.
-        parent: The task id of the round running in this thread, or None outside a round.
-        reply_to: The thread's own id.
+        root: The task id of the first round in the chain of rounds that sent each other. None
+            outside a round.
+        parent: The task id of the round that runs in this thread. None outside a round.
+        reply_to: The id of the thread.
     """
 
     root: str | None
@@ -120,9 +123,9 @@ class Sender(NamedTuple):
 
 
 def sender() -> Sender:
-    """Return this thread's ids for a message's sender.
+    """Return the ids with which this thread sends a message.
 
-    Inside a round, these include the ids of the round's Celery task.
+    Inside a round, they include the ids of the round's Celery task.
     """
     app = _message_app()
     task = app.current_worker_task
@@ -132,9 +135,11 @@ def sender() -> Sender:
 
 
 def sender_within(task_id: str, root_id: str | None) -> Sender:
-    """Return a round's ids for a message's sender.
+    """Return the ids with which a round in this thread sends a message.
 
-    They come from the ids of the round's Celery task.
+    Args:
+        task_id: The id of the round's Celery task.
+        root_id: The root id of that task. None: the task is itself the root.
     """
     return Sender(root_id or task_id, task_id, _message_app().thread_oid)
 
@@ -142,7 +147,8 @@ def sender_within(task_id: str, root_id: str | None) -> Sender:
 class RoundFailed(Exception):
     """Raised to Celery after a failed attempt of a round.
 
-    Celery reports it (``task-failed``, ``task_failure``) and does nothing else about it.
+    Celery reports the failure (``task-failed``, ``task_failure``). It does not retry the task,
+    because Perdure retries the round.
     """
 
 
@@ -150,9 +156,10 @@ class RoundFailed(Exception):
 #: on every pool, and on Redis they duplicate messages. Late acknowledgement returns a prefetched
 #: message at a warm shutdown.
 class RoundTask(Task):  # type: ignore[misc]
-    """The base class of the round tasks.
+    """The base class of the tasks that run rounds.
 
-    It is Celery's plain task, not the app's: the app's annotations and task defaults do not apply.
+    It inherits from Celery's plain task, not from the app's task class. So the app's annotations
+    and task defaults do not apply to rounds.
     """
 
     from_config = ()
@@ -169,12 +176,15 @@ class RoundTask(Task):  # type: ignore[misc]
 
     @cached_property
     def backend(self) -> DisabledBackend:
-        """A Celery result backend that stores nothing: the app's own has no results of rounds."""
+        """A Celery result backend that stores nothing, in place of the app's own."""
         return DisabledBackend(app=self.app)
 
     @property
     def rate_limit(self) -> None:
-        """No limit. The remote command ``rate_limit`` does not apply, since rounds would wait."""
+        """None: rounds have no rate limit.
+
+        The remote command ``rate_limit`` has no effect, since rounds would have to wait.
+        """
         return None
 
     @rate_limit.setter
@@ -183,12 +193,12 @@ class RoundTask(Task):  # type: ignore[misc]
 
     @classmethod
     def annotate(cls) -> None:
-        """Ignore Celery's ``task_annotations``, which are for the app's own tasks."""
+        """Do nothing: Celery's setting ``task_annotations`` is for the app's own tasks."""
 
     def apply_async(
         self, args: Any = None, kwargs: Any = None, *, producer: Any = None, **options: Any
     ) -> Any:
-        """Send a round's message with ``producer``, or with a producer of the app."""
+        """Send a round's message with ``producer``. None: with a producer of the task's app."""
         with self.app.producer_or_acquire(producer) as sender:
             return _message_app().send_task(
                 self.name,

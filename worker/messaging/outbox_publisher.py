@@ -1,7 +1,7 @@
-"""The outbox publisher: for a broker that is not the state server.
+"""The outbox publisher, for a broker that is not the state server.
 
-The broker is RabbitMQ or another Redis. A commit cannot reach both servers in one write. So the
-commit script makes the run due shortly after, and the message is published after the commit. If the
+The broker is RabbitMQ or another Redis. One write cannot reach both servers. So the commit script
+makes the run due shortly after the commit, and the message is published after the commit. If the
 message does not reach the broker, a sweep finds the overdue run and publishes the message again.
 """
 
@@ -46,7 +46,7 @@ CONNECTIONS = 8
 
 
 class OutboxPublisher(Publisher):
-    """Publishes the messages that the scripts return.
+    """Publishes the messages that Lua scripts return to their caller.
 
     It also reports the lengths of the broker's queues to the sweep.
     """
@@ -63,7 +63,11 @@ class OutboxPublisher(Publisher):
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
         """Publish messages of rounds to the broker.
 
-        A broker that does not reply is logged once.
+        No error is raised. If the broker does not answer, the rest of the messages is left to the
+        sweep. A log line reports the beginning of such an outage.
+
+        Args:
+            messages: Queue and text of each message. Damaged messages are logged and left out.
         """
         waiting = deque(
             read for queue, text in messages if (read := _read(queue, text)) is not None
@@ -72,9 +76,12 @@ class OutboxPublisher(Publisher):
             self._ask(lambda channel: self._publish_waiting(channel, waiting))
 
     def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int]:
-        """Return queue lengths by name, and declare missing queues.
+        """Return the length of each queue, by name. Declare queues that do not exist.
 
-        ``also`` names queues of flow sets. The result is empty if the broker does not reply.
+        Empty if the broker does not answer.
+
+        Args:
+            also: Names of queues of flow sets, in addition to the queues of the roles.
         """
         queues = [*self._queues, *(queue_of_set(name, self._amqp) for name in also)]
         return (
@@ -83,14 +90,16 @@ class OutboxPublisher(Publisher):
         )
 
     def close(self) -> None:
-        """Close this process's idle connections to the broker."""
+        """Close the broker connections that no thread uses."""
         while (idle := self._take()) is not None:
             idle.close()
 
     def _publish_waiting(self, channel: Any, waiting: deque[dict[str, Any]]) -> None:
-        """Publish the waiting messages on a channel, and remove each sent one from ``waiting``.
+        """Publish the waiting messages on a channel.
 
-        They go over one channel. If the connection breaks, another one sends the rest.
+        Each published message is removed from ``waiting``. If the connection breaks, the caller
+        calls this again with another channel for the rest. After ``LONGEST`` seconds, the rest is
+        left to a later sweep.
         """
         producer = self._app.amqp.Producer(channel, auto_declare=False)
         until = time.monotonic() + LONGEST
@@ -122,9 +131,10 @@ class OutboxPublisher(Publisher):
     def _ask(self, act: Callable[[Any], T]) -> T | None:
         """Call a function with a channel to the broker.
 
+        If the broker has not answered, no call is made for ``SPARED`` seconds.
+
         Returns:
-            The function's result. None if the broker does not reply, or did not within the last
-                ``SPARED`` seconds.
+            The result of the function. None if the broker does not answer, or if no call was made.
         """
         if os.getpid() != self._pid:
             self._forget_parent()
@@ -166,10 +176,10 @@ class OutboxPublisher(Publisher):
         return answer
 
     def _drop(self, connection: Connection) -> None:
-        """Close a connection without notifying the broker.
+        """Close a connection without a message to the broker, which may not answer.
 
-        The broker may not respond. kombu's ``collect`` would notify it, and sets the timeout of the
-        whole process.
+        kombu's ``collect`` would send such a message, and sets a socket timeout for the whole
+        process.
         """
         if self._amqp and connection._connection is not None:
             connection._connection.collect()
@@ -182,14 +192,17 @@ class OutboxPublisher(Publisher):
             return None
 
     def _forget_parent(self) -> None:
-        """Forget the broker connections that a fork copied: two processes cannot share one."""
+        """Forget the broker connections that a fork copied.
+
+        Two processes cannot share a connection.
+        """
         self._pid = os.getpid()
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle: list[Connection] = []
 
     @cached_property
     def _connection(self) -> Connection:
-        """The connection to clone for each use. It is never opened."""
+        """The connection of which each thread gets a clone. It is never opened itself."""
         # One attempt at each of the brokers between which Celery's settings fail over.
         count = len(self._app.connection_for_write().alt) or 1
         options: dict[str, Any] = {
@@ -210,7 +223,7 @@ class OutboxPublisher(Publisher):
 
     @cached_property
     def _errors(self) -> tuple[type[Exception], ...]:
-        """kombu's exceptions for an absent or refusing broker."""
+        """The exceptions of a broker that does not answer, or does not accept a message."""
         return (
             OperationalError,
             OSError,
@@ -229,13 +242,11 @@ class OutboxPublisher(Publisher):
 
 
 def _read(queue: str, text: str) -> dict[str, Any] | None:
-    """Convert a stored message to kombu's ``publish`` arguments.
-
-    The stored data of one run may be damaged in any way. The messages of other runs must be
-    published all the same.
+    """Convert a stored message to arguments of kombu's ``publish``.
 
     Returns:
-        None if the message is damaged.
+        None if the message is damaged. This is logged, so that the messages of other runs can still
+        be published.
     """
     try:
         message = json.loads(text)
@@ -263,7 +274,7 @@ def _log_damaged(queue: str, error: Exception) -> None:
 
 
 def _declared(queue: Any, channel: Any) -> int:
-    """Declare a queue at the broker, and return its length."""
+    """Declare a queue at the broker, and return the number of its messages."""
     bound = queue.bind(channel)
     bound.declare()
     return int(

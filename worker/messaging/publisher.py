@@ -1,4 +1,4 @@
-"""The publishers: the only code that makes a broker message."""
+"""The publishers. No other code builds a round's message."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 class RoundMessage(NamedTuple):
-    """A round's message with its Celery task and queue.
+    """A round's message, with its Celery task and its queue.
 
-    ``text`` is the message as the broker's list holds it.
+    Attributes:
+        text: The message, as it is stored in the broker's list.
+        task: The name of the task.
+        queue: The name of the queue.
     """
 
     text: str
@@ -31,12 +34,14 @@ class RoundMessage(NamedTuple):
 
 
 class LazyMessage(NamedTuple):
-    """A round's message that is serialized only on demand.
+    """A round's message whose text is made only on demand.
 
     Attributes:
-        write: Serializes the message.
-        read: Returns the message's validated form without serializing, or None if the text has to
-            be validated.
+        task: The name of the Celery task.
+        queue: The name of the queue.
+        write: Returns the text of the message.
+        read: Returns the validated form of the message without the text. It returns None if the
+            text has to be validated.
     """
 
     task: str
@@ -46,7 +51,7 @@ class LazyMessage(NamedTuple):
 
     @property
     def message(self) -> RoundMessage:
-        """The message of a round, serialized to text."""
+        """The message with its text, which is made now."""
         return RoundMessage(self.write(), self.task, self.queue)
 
 
@@ -70,21 +75,20 @@ class MessageBuilder(Protocol):
 
         Args:
             build: Builds such a message with Celery.
+            task: The name of the Celery task.
             args: The run's id, epoch and step.
-            origin: The sender, if it is known already.
+            origin: The Celery ids of the sender. None: those of this thread.
 
         Returns:
-            None if Celery has to build it.
+            None if Celery has to build the message.
         """
 
 
 class Publisher(ABC):
-    """Builds messages with Celery.
-
-    The subclasses differ in how a built message reaches the broker.
+    """Builds the messages of rounds. Its subclasses differ in how a message reaches the broker.
 
     Args:
-        builder: Builds messages faster than Celery; None for Celery alone.
+        builder: Builds messages faster than Celery. None: Celery builds each message.
     """
 
     #: The publisher's name in workers' announcements and in metrics.
@@ -100,21 +104,25 @@ class Publisher(ABC):
 
     @abstractmethod
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Publish the messages (queue and text) that a Lua script returned.
+        """Publish messages that a Lua script returned to its caller.
 
-        It never raises. A message that could not be published counts as lost, and the sweep sends
-        it again.
+        No error is raised. A message that could not be published counts as lost, and the sweep
+        publishes it again.
+
+        Args:
+            messages: Queue and text of each message.
         """
 
     @abstractmethod
     def lengths(self, also: Iterable[str] = ()) -> Mapping[str, int] | None:
-        """Return the broker's queue lengths, by name.
+        """Return the length of each broker queue, by name.
 
         Args:
-            also: Names of queues of flow sets, beside the queues of the roles.
+            also: Names of queues of flow sets, in addition to the queues of the roles.
 
         Returns:
-            None if the Lua scripts read the lengths themselves, empty if the broker does not reply.
+            None if the Lua scripts read the lengths themselves. Empty if the broker does not
+            answer.
         """
 
     @abstractmethod
@@ -122,31 +130,29 @@ class Publisher(ABC):
         """Close the publisher's connections to the broker."""
 
     def message(self, role: str, run_id: str, epoch: int, step: int) -> RoundMessage:
-        """Return the Celery message of a run's round.
+        """Return the message of a run's round.
 
         Args:
-            role: The role of the workers that run the round.
+            role: The role of the workers that run the round: its task and its queue.
         """
         return self.message_for(TASKS[role], self._keys.queue(role), run_id, epoch, step)
 
     def message_for(
         self, task: str, queue: str, run_id: str, epoch: int, step: int
     ) -> RoundMessage:
-        """Return the message for a stored task and queue.
-
-        The run's hash names both.
-        """
+        """Return the message of a run's round, for the task and the queue in the run's hash."""
         return self._draft(task, queue, run_id, epoch, step).message
 
     def draft(
         self, role: str, run_id: str, epoch: int, step: int, origin: Sender | None = None
     ) -> LazyMessage:
-        """Return a round's message, serialized only on demand.
+        """Return the message of a run's round. Its text is made only on demand.
 
-        Its text is needed if another thread or process may have to read it.
+        The text is needed if another thread or process may have to parse the message.
 
         Args:
-            origin: The sender, if it is known already.
+            role: The role of the workers that run the round.
+            origin: The Celery ids of the sender. None: those of this thread.
         """
         return self._draft(TASKS[role], self._keys.queue(role), run_id, epoch, step, origin)
 
@@ -168,7 +174,11 @@ class Publisher(ABC):
         return LazyMessage(task, queue, lambda: text, lambda: None)
 
     def _built(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
-        """Build a round's message with Celery, as text."""
+        """Build a round's message with Celery. Return its text.
+
+        Raises:
+            InvalidSettings: The app routes the task to another queue.
+        """
         captured.clear()
         # A user app's settings for its own tasks (time limits, a serializer) must not apply:
         # validation would refuse the message.
@@ -200,19 +210,19 @@ class Publisher(ABC):
 
 
 class SameServerPublisher(Publisher):
-    """The publisher for runs and messages in one database.
+    """The publisher for a broker on the state server, in the database of the runs.
 
-    The store's scripts push a message in the same write as the state.
+    The store's scripts push each message in the same write as the state.
     """
 
     name = "fused"
     outbox = False
 
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Do nothing: the Lua script has pushed the messages to the queues already."""
+        """Do nothing: the Lua script has already pushed the messages to their queues."""
 
     def lengths(self, also: Iterable[str] = ()) -> None:
         """Return None: the Lua scripts read the lengths of the queues themselves."""
 
     def close(self) -> None:
-        """Do nothing: a publisher for the state server's own queues has no connections."""
+        """Do nothing: this publisher has no connections."""

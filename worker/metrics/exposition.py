@@ -1,8 +1,9 @@
 """The text of ``/metrics``: everything that Prometheus reads from a server process.
 
-docs/operations/metrics.md explains each metric. A request reads everything from the state server,
-in four exchanges and those of features. Their cost does not grow with the number of runs. Workers
-store the totals there, so that every server process returns the same ones and may restart.
+docs/operations/metrics.md explains each metric. Each request needs four round trips to the state
+server, plus those of the features. Their cost does not grow with the number of runs. The workers
+store their totals on the state server. So all server processes return the same totals, and may
+restart.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from perdure.worker.store import Store
 
 
 def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
-    """Return all metrics as text, and its content type.
+    """Return all metrics as text, and the content type of the text.
 
     Args:
-        accept: The header ``Accept`` of the request. Prometheus may prefer the OpenMetrics format.
+        accept: The header ``Accept`` of the request. With it, Prometheus may choose the OpenMetrics
+            format.
 
     Raises:
         StoreUnavailable: The state server does not reply.
@@ -40,9 +42,10 @@ def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
 
 
 def metrics_of_features(store: Store | None, totals: Mapping[str, str]) -> list[Metric]:
-    """Return the metrics that features add. Without a store, they have no samples.
+    """Return the metrics that features add. Without a store, the metrics have no samples.
 
-    ``totals`` are those that workers stored, by the field of their hash.
+    Args:
+        totals: The totals that workers stored, by the field of the metrics' hash.
     """
     return [metric for feature in features() for metric in feature.metrics(store, totals)]
 

@@ -1,6 +1,7 @@
 """Shorthands to build metric families for Prometheus.
 
-They make all label values encodable, which come from the state server.
+Label values come from the state server, and may contain text that UTF-8 cannot encode. The
+functions replace such text.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ def gauge(
 ) -> GaugeMetricFamily:
     """Return a Prometheus gauge: a metric that goes up and down.
 
-    ``text`` is its help. ``value`` is for a gauge without labels, ``values`` for the others.
+    Args:
+        text: The help text of the metric.
+        labels: The names of the labels.
+        values: The samples of a metric with labels: label values and amount of each.
+        value: The amount of a metric without labels. If it is set, ``values`` is ignored.
     """
     return _filled(
         GaugeMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
@@ -49,13 +54,17 @@ def counter(
 def written(labels: Iterable[str]) -> list[str]:
     """Return label values as texts that UTF-8 can encode.
 
-    Invalid bytes were read as surrogates, which no encoder accepts. Each is replaced by ``?``.
+    Invalid bytes of a stored text were read as surrogates, which UTF-8 cannot encode. Each
+    surrogate is replaced by ``?``.
     """
     return [text.encode("utf-8", "replace").decode() for text in labels]
 
 
 def number(text: str | None) -> float | None:
-    """Return the count in a text that a Lua script wrote. None if it is absent or damaged."""
+    """Return the count in a text that a Lua script wrote.
+
+    None if ``text`` is None, or is not a number of at most 15 digits.
+    """
     return (
         int(text)
         if text is not None and text.isascii() and text.isdigit() and len(text) <= 15

@@ -18,9 +18,9 @@ STATES = ("playing", "draining", "silent")
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of queues, the due set and workers.
+    """Yield the metrics of queues, due set, workers, memory and version.
 
-    Dead letters, paused flows, the server's memory and this version have metrics, too.
+    The dead letters and the paused flows have metrics too.
     """
     yield from _queues(gathered)
     yield from _due(gathered)

@@ -1,7 +1,7 @@
-"""Data for the metrics, read from the state server in four exchanges.
+"""Data for the metrics, read in four round trips to the state server.
 
-One of them reads the queues of flow sets (``QueueInfo``) that live workers have announced, and one
-the server's memory. A broker on another server takes one more exchange.
+One round trip reads the queues of flow sets (``QueueInfo``) that live workers have announced, and
+one reads the server's memory. A broker on another server needs one more.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from perdure.worker.store.metrics import MetricsRead
 
 @dataclass(frozen=True)
 class MetricsSnapshot:
-    """Everything that the metrics are made from.
+    """All data from which the metrics are made.
 
     Attributes:
-        look: What one exchange read from the state server.
-        workers: Workers that announced themselves lately.
-        alive: The live workers among them.
-        lengths: Number of messages by role, in the role's queue and in those of its flow sets.
-            Empty if a broker on another server does not answer.
-        handed_on: Number of the messages in queues of flow sets, by role.
-        oldest: Seconds for which the run of the oldest message has been queued, by role. Only if
-            the queues are on the state server.
-        broker: Whether the broker answered, or is the state server itself.
-        memory: Bytes of memory that the state server uses, and its limit (0: none). None if it does
-            not report them to this user.
+        look: The result of the first read of the state server.
+        workers: The workers that have announced themselves lately.
+        alive: The live workers among ``workers``.
+        lengths: The number of messages by role, in the role's queue and in its queues of flow sets.
+            Empty if the broker is on another server and does not reply.
+        handed_on: The part of ``lengths`` that is in queues of flow sets, by role.
+        oldest: For how many seconds the run of the oldest message has been queued, by role. Empty
+            if the broker is on another server.
+        broker: Whether the broker replied, or is the state server itself.
+        memory: Bytes of memory that the state server uses, and its limit (0: no limit). None if the
+            server does not report its memory to this user.
     """
 
     look: MetricsRead
@@ -52,13 +52,14 @@ class MetricsSnapshot:
     def flows(self) -> list[str]:
         """The names of the flows that live workers run.
 
-        A flow gets metrics before anything happens, so that a first event shows as an increase.
+        Each flow has samples before its first event, so that Prometheus sees the first event as an
+        increase.
         """
         return sorted({str(name) for worker in self.alive for name in worker.info.get("flows", {})})
 
 
 def gather(client: Client) -> MetricsSnapshot:
-    """Read the data of all metrics. It comes from the state server and the broker.
+    """Read the data of all metrics from the state server and the broker.
 
     Raises:
         StoreUnavailable: The state server does not reply.
@@ -100,10 +101,10 @@ def gather(client: Client) -> MetricsSnapshot:
 def _ages(
     store: Store, look: MetricsRead, of_sets: Sequence[QueueLength]
 ) -> list[tuple[str, float]]:
-    """Return pairs of a queue's role and the age of its oldest message.
+    """Return pairs: the role of a queue, and the age of the queue's oldest message.
 
-    The age is the number of seconds for which that message's run has been queued. A queue is left
-    out if that run is no longer queued with this message.
+    The age is the number of seconds for which the run of the message has been queued. A queue has
+    no pair if the run is no longer queued with this message.
     """
     heads = [(role_of(queue), text) for queue, text in look.heads.items()]
     heads += [(line.role, line.next) for line in of_sets if line.next is not None]
@@ -126,9 +127,7 @@ def _ages(
 def _run_of(text: str) -> str | None:
     """Return the run id in ``text``, a message of the broker.
 
-    Returns:
-        The run's id, or None if the message is not of Perdure. Other programs may write to a
-        broker.
+    None if the message is not from Perdure. Other programs may write to a broker.
     """
     try:
         args = json.loads(b64decode(json.loads(text)["body"]))[0]

@@ -24,7 +24,7 @@ SIZES = {
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of rounds of all workers. Dead workers are included."""
+    """Yield the metrics of the rounds of all workers, dead workers included."""
     figures = figures_of(gathered.look.rounds, SIZES)
     yield counter(
         "perdure_rounds",
@@ -82,10 +82,11 @@ def _histogram(
     buckets: Mapping[Labels, float],
     sums: Mapping[Labels, float],
 ) -> HistogramMetricFamily:
-    """Return a Prometheus histogram, whose buckets are cumulative.
+    """Return a Prometheus histogram. Its buckets are cumulative.
 
-    ``buckets`` has each bucket's own count, by the labels and the bucket's bound. ``sums`` are in
-    ms.
+    Args:
+        buckets: The count of each bucket alone, by labels and the upper bound of the bucket.
+        sums: The sums of the durations in ms, by labels.
     """
     family = HistogramMetricFamily(name, text, labels=labels)
     for of in sorted({key[:-1] for key in buckets}):

@@ -24,7 +24,7 @@ class FlowCounts:
     """Counts of runs and their transitions, for metrics.
 
     Attributes:
-        flows: All flows. A flow for which nothing was counted has samples of 0.
+        flows: All flows. A flow without a count has samples of 0.
         amounts: The counts, by a name such as ``runs:queued`` and a flow.
     """
 
@@ -32,13 +32,19 @@ class FlowCounts:
     amounts: dict[tuple[str, str], float]
 
     def sample(self, name: str) -> list[tuple[Labels, float]]:
-        """Return samples of a count such as ``moves:resent``. Each flow has one."""
+        """Return one sample for each flow.
+
+        Args:
+            name: The name of the count, such as ``moves:resent``.
+        """
         return [((flow,), self.amounts.get((name, flow), 0)) for flow in self.flows]
 
     def sample_by_label(self, what: str, *label_values: str) -> list[tuple[Labels, float]]:
-        """Return samples of a count such as ``runs``. Each flow and label value has one.
+        """Return one sample for each flow and label value.
 
-        The count of a label value is named ``runs:queued``, for example.
+        Args:
+            what: The beginning of the counts' names. A name is ``runs:queued``, for example:
+                ``what``, a colon and a label value.
         """
         return [
             ((flow, label_value), self.amounts.get((f"{what}:{label_value}", flow), 0))
@@ -139,7 +145,7 @@ def _yield_recoveries_and_waits(counts: FlowCounts) -> Iterator[Metric]:
 
 
 def _yield_communication(counts: FlowCounts) -> Iterator[Metric]:
-    """Yield counts of signals, children, lost messages, expired questions."""
+    """Yield counts of signals, child runs, lost messages and expired questions."""
     yield counter(
         "perdure_signals",
         "Signals that were stored in a run's mailbox.",
@@ -168,7 +174,7 @@ def _yield_communication(counts: FlowCounts) -> Iterator[Metric]:
 
 
 def _counts(gathered: MetricsSnapshot) -> FlowCounts:
-    """Return the counts that Lua scripts keep of runs and transitions."""
+    """Return the counts of runs and transitions that Lua scripts have stored."""
     counts = {}
     for name, text in gathered.look.queues.items():
         what, _, rest = name.partition(":")

@@ -1,4 +1,4 @@
-"""The totals that workers count, read from the hash of the metrics."""
+"""The totals that workers have counted, from the hash of the metrics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ Figures = Mapping[str, Mapping[Labels, float]]
 
 
 def figures_of(totals: Mapping[str, str], sizes: Mapping[str, int]) -> Figures:
-    """Return the totals that ``sizes`` names. A name without a total has no amounts.
+    """Return the amounts of the totals that ``sizes`` names, by label values.
 
-    Entries that cannot be parsed are ignored, because another program wrote them.
+    A total without an entry in the hash has no amounts. An entry that cannot be parsed is ignored,
+    because another program wrote it.
 
     Args:
-        totals: The fields and amounts of the metrics' hash. A field is a JSON array: name and
-            labels.
-        sizes: The number of labels, by the total's name.
+        totals: The hash of the metrics: amounts by field. A field is a JSON array of the total's
+            name and its label values.
+        sizes: The number of labels of each total, by the total's name.
     """
     figures: dict[str, dict[Labels, float]] = defaultdict(dict)
     for field, text in totals.items():

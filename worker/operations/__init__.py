@@ -1,6 +1,7 @@
-"""The operations of every client, each declared once: a function, its HTTP request and scope.
+"""The operations of every client.
 
-``Client``, ``RemoteClient``, ``AsyncClient`` and the client of a caller over HTTP derive their
-methods from these functions. Clients, routes and commands import this package. It imports no
-client.
+Each operation is declared once, as a function with its HTTP request and its scope. ``Client``,
+``RemoteClient``, ``AsyncClient`` and ``AuthorizedClient`` (the client of a caller over HTTP) derive
+their methods from these functions. Clients, routes and commands import this package. The package
+imports no client.
 """

@@ -23,8 +23,8 @@ def asked_by(record: Record) -> PendingInterrupt | None:
     """Return the open interrupt of a run.
 
     Returns:
-        The interrupt. None if no interrupt is open or the run's fields are damaged. Lua scripts and
-            workers detect damage themselves.
+        The interrupt. None if no interrupt is open, or if the run's fields are damaged. The Lua
+            script of the operation reports the damage later.
     """
     try:
         return PendingInterrupt.of(Run.of(record))
@@ -33,10 +33,10 @@ def asked_by(record: Record) -> PendingInterrupt | None:
 
 
 def check_takes_answer(record: Record) -> None:
-    """Raise InvalidTransition if no node would receive the answer.
+    """Raise InvalidTransition if no node would receive an answer.
 
-    No node receives it if the run was stopped and asks nothing. The same is true if the open
-    interrupt is a pause after a node or asks for more budget.
+    No node receives an answer if the run was stopped without an open interrupt. The same is true if
+    the open interrupt is a pause after a node, or asks for more budget.
     """
     fields = record.fields
     if fields.get("phase") == "stopped" and ("i_id" not in fields or "i_answer" in fields):
@@ -60,8 +60,11 @@ def check_takes_answer(record: Record) -> None:
 def text_of(answer: Any, most: int) -> str:
     """Return a person's answer as JSON text.
 
+    Args:
+        most: the maximum number of bytes of the text.
+
     Raises:
-        InvalidInput: the text takes more than ``most`` bytes.
+        InvalidInput: the text is too long.
         UnstorableValue: the answer is not JSON data.
     """
     text: str = canonical(storable(answer, "the answer"))
@@ -76,7 +79,8 @@ def text_of(answer: Any, most: int) -> str:
 def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
     """Raise InvalidInput unless an answer fits the interrupt ``waiting``.
 
-    Only approvals and commands in doubt expect answers of a certain form.
+    Only an approval and a command in doubt need an answer, in a certain form. For every other
+    interrupt, each answer is valid, and also None.
     """
     if waiting.kind == "approval":
         from perdure.flows.commands.approval import EXPECTED, read_answer
@@ -106,7 +110,8 @@ def check_approver(
     """Raise Forbidden if the person ``by`` must not approve a command.
 
     In a flow with ``approvers: others``, only another person than the run's submitter may approve.
-    Then ``by`` and ``submitter`` must not be None.
+    Then Forbidden is also raised if ``by`` or ``submitter`` is None. An answer that refuses the
+    command is always allowed, and so is every answer to another kind of interrupt.
     """
     from perdure.flows.commands.approval import Approved, read_answer
 
@@ -137,7 +142,11 @@ def check_approver(
 
 
 def asked_above(question: PendingInterrupt | None) -> str | None:
-    """Return the id of the ancestor whose budget a run's question asks to raise, or None."""
+    """Return the id of the ancestor whose budget a run's question asks to raise.
+
+    Returns:
+        None if there is no question, or if it asks for something else or for the run's own budget.
+    """
     if question is None or question.kind != "budget":
         return None
     of = (question.data or {}).get("of")

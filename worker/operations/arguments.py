@@ -1,4 +1,8 @@
-"""The checks of arguments by their names. A name means the same in every operation."""
+"""The checks of arguments by their names.
+
+A name means the same in every operation. An operation in which a name has another meaning declares
+another check for it (``Operation.checks``).
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,24 @@ Check = Callable[[Any, str], object]
 
 
 def by_value(check: Callable[[Any], object]) -> Check:
-    """Return a check by a function that takes the value only, and names the argument itself."""
+    """Convert a function that takes only the value to a check, which also takes a name.
+
+    The name is ignored. The errors of the function name the argument by themselves.
+    """
     return lambda value, name: check(value)
 
 
 def anything(value: object, name: str) -> None:
-    """Accept a value that the operation itself checks."""
+    """Accept every value, for an argument that the operation itself checks."""
 
 
 def note(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a text that is stored with a run."""
+    """Raise InvalidInput unless this is a text that may be stored with a run (at most 16 KiB)."""
     validation.notes(**{name: value})
 
 
 def labels(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a mapping of texts."""
+    """Raise InvalidInput unless this is a mapping from texts to texts."""
     validation.mapping(value, name, of_texts=True)
 
 
@@ -38,14 +45,14 @@ def amounts(value: object, name: str) -> None:
 
 
 def check_words(value: object, name: str) -> None:
-    """Raise InvalidInput unless the words are a nonempty text."""
+    """Raise InvalidInput unless this is a text with more than white space."""
     validation.text(value, name)
     if not str(value).strip():
         raise InvalidInput(f"{name} is empty; expected what to say to the run")
 
 
 def query(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a query line, as ``Client.runs`` takes it."""
+    """Raise InvalidInput unless this is a query line, such as ``status:errored`` (``RunQuery``)."""
     from perdure.worker.domain.run_query import RunQuery  # Few commands search.
 
     validation.text(value, name)

@@ -18,12 +18,20 @@ def read_children(
     look: int | None,
     cursor: str | None,
 ) -> Page:
-    """Return a page of a run's matching children, in start order.
+    """Return a page of a run's matching children, in the order of their start.
+
+    Deleted children are left out. The ids of children that cannot be read are in ``damaged`` of the
+    page.
 
     Args:
         wanted: The filter.
         limit: Maximum number of children on the page.
         look: Maximum number of children to read. None: all remaining children.
+        cursor: Cursor of the previous page. None: the first page.
+
+    Raises:
+        RunNotFound: No run has this id.
+        InvalidInput: The cursor is not valid.
     """
     place, last = validation.offset(cursor)
     parent = session.record(run_id).fields

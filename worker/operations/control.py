@@ -1,6 +1,6 @@
 """Operations that stop, retry and delete a run.
 
-Each call is one operation, done once however often it is sent.
+If a request to the state server is sent again after a lost reply, it takes effect only once.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def request_stop(
     Args:
         mode: With ``graceful``, the round in flight may finish. With ``now``, the run is
             stopped when this returns.
+        reason, requested_by: Texts that are stored with the run.
         children: If False, started children continue. Their answers are available when the run
             is resumed.
     """
@@ -73,13 +74,13 @@ def retry(session: Session, run_id: str, children: bool = True) -> Run:
     """Retry an errored run at its failed step.
 
     Args:
-        children: First retry the errored children that this step waited for. Their completed
-            siblings keep their answers. If False, the run sees its children as they are. If the
-            run still waits for children that are held back (``on_failure``), only these are
-            retried.
+        children: If True, the errored children that this step waited for are retried first.
+            Their completed siblings keep their answers. If the run still waits for children
+            that are held back (``on_failure``), only these children are retried. If False, no
+            child is retried.
 
     Raises:
-        InvalidTransition: The run is not errored.
+        InvalidTransition: The run is not errored, and no child was retried.
         Stale: Another retry or round came first.
         RunNotFound: No run has this id.
     """
@@ -124,7 +125,8 @@ def retry(session: Session, run_id: str, children: bool = True) -> Run:
 def _retry_children(session: Session, record: Record, only_held: bool) -> int:
     """Retry the errored children for which a run's step waits, or waited when it failed.
 
-    The caller retries the run itself last, so that a call that was cut off can be repeated.
+    The caller retries the run itself after its children, so that an aborted call can be repeated. A
+    child that was retried or deleted meanwhile is logged and left out.
 
     Args:
         only_held: Retry only children whose failure the run has not received (``on_failure``).
@@ -165,8 +167,9 @@ def delete(session: Session, run_id: str, tree: bool = False) -> None:
             repeated.
 
     Raises:
-        InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, also if
-            a run below it is live. No run is deleted then.
+        InvalidTransition: The run is live, its children are still being stopped, or a newer
+            version of Perdure wrote it. With ``tree``, also if a run below it is live. No run
+            is deleted then.
         RunNotFound: No run has this id.
     """
     if not validation.is_run_id(run_id) or not is_there(session.store, run_id):
@@ -196,7 +199,7 @@ def delete(session: Session, run_id: str, tree: bool = False) -> None:
 def _delete_below(session: Session, run_id: str) -> None:
     """Delete all runs below a run, deepest first.
 
-    This order lets a failed call be repeated.
+    Because of this order, a failed call can be repeated. Runs that are already deleted are skipped.
 
     Raises:
         InvalidTransition: The run or a run below it is live. This is checked before the first

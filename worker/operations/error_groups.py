@@ -1,4 +1,8 @@
-"""Groups of errored runs. Finding them reads a bounded number of runs, and four fields of each."""
+"""Groups of errored runs.
+
+The search for the groups reads a bounded number of runs: of each run the fields ``READ``, and the
+fields that the filter needs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ def group_errors(
     look: int | None,
     submitted_by: str | None,
 ) -> ErrorGroups:
-    """Return the errored runs in groups. See ``ReadApi.error_groups``."""
+    """Return the errored runs in groups, as ``Client.error_groups`` describes them."""
     validation.optional_texts(flow=flow, query=query)
     validation.submitter(submitted_by)
     validation.look(look)
@@ -76,11 +80,14 @@ def group_errors(
 
 
 def _query_of(flow: str, node: str, kind: str, others: Iterable[QueryTerm]) -> str:
-    """Return the query line of a group: its own terms, and the other terms of the search.
+    """Return the query line that chooses the runs of a group.
+
+    Args:
+        others: The other terms of the search. The line has them after the terms of the group.
 
     Returns:
-        The line, or '' if the group has no flow or node. Without this term, the line would also
-        choose the runs of other groups.
+        The line. It is empty if the group has no flow or no node: without this term, a line would
+        also choose the runs of other groups.
     """
     if not (flow and node):
         return ""
@@ -91,7 +98,8 @@ def _query_of(flow: str, node: str, kind: str, others: Iterable[QueryTerm]) -> s
 def moment(text: str) -> datetime:
     """Return a stored time or an index score as a datetime.
 
-    Both are in ms since 1970. For a text that is no number, return the beginning of 1970.
+    Args:
+        text: The time in ms since 1970. A text that is no such number gives the beginning of 1970.
     """
     try:
         return datetime.fromtimestamp(min(float(text), LATEST) / 1000, UTC)

@@ -1,6 +1,6 @@
-"""Reads of runs' newest events and their live text.
+"""Reads of the new events and the new live text of runs.
 
-Several runs are read at once, for a server through which many people watch runs.
+One command reads several runs, because many people watch runs through one server process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ class EventBatch:
     """Events of one run, oldest first.
 
     Attributes:
-        damaged: Whether the entry after these events is not a valid event.
-        texts: Live text that was read at the same moment, if requested.
+        events: The events.
+        damaged: Whether the read ended early: the entry after these events is not a valid event, or
+            the key of the events has a wrong type.
+        texts: Live text that was read at the same moment. Empty if no live text was requested.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -42,13 +44,20 @@ def hear(
     block: int,
     text_after: Mapping[str, str] = NO_TEXT,
 ) -> dict[str, EventBatch]:
-    """Return the new events of several runs by run id. Wait for the first event if there is none.
+    """Return the new events and live text of several runs, by run id.
+
+    If there are none yet, wait for the first entry. A run without new entries is left out. If
+    events after the named one are gone, the run's first event has the type ``trimmed``.
+
+    The live text of a run is left out if its key has a wrong type. If the key of a run's events has
+    a wrong type, each run is read alone. Then the call reads no live text, does not wait, and
+    returns every run.
 
     Args:
-        after: For each run id, the id of the event after which to read.
-        block: Time in ms to wait for a first event.
-        text_after: For run ids whose live text is read too, the id of the text entry after which to
-            read.
+        after: For each run id, the id of an event. Only later events are read.
+        block: Maximum time in ms to wait for a first entry.
+        text_after: For each run id whose live text is read too, the id of a text entry. Only later
+            entries are read.
 
     Raises:
         StoreUnavailable: The state server does not reply.
@@ -77,14 +86,15 @@ def hear(
 def read_stream(
     session: Session, run_id: str, reader: StreamReader, block: int | None = None
 ) -> list[StreamItem]:
-    """Return the unread items of a run's stream.
+    """Return the unread items of a run's stream, or an empty list if there are none.
 
     Args:
-        reader: Has the position in the stream, and advances it.
-        block: Time in ms to wait for a first item. None does not wait.
+        reader: Stores the position in the stream. This call moves it behind the returned items.
+        block: Maximum time in ms to wait for a first item. None does not wait.
 
     Raises:
-        DamagedRun: The first unread item cannot be read.
+        DamagedRun: The first unread item cannot be read. If a later item cannot be read, the items
+            before it are returned.
     """
     found = LiveTextRecords(session.store).with_events(
         {run_id: reader.event}, {run_id: reader.text}, block

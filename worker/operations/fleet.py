@@ -26,8 +26,8 @@ from perdure.worker.operations.session import Session
 def workers(session: Session) -> list[WorkerStatus]:
     """Return the workers that announced themselves lately.
 
-    Each has ``name``, ``alive``, ``silent`` (seconds since its last heartbeat) and the data of
-    its announcement, for example ``draining``.
+    Each worker has ``name``, ``alive``, ``silent`` (seconds since its last heartbeat) and the
+    data of its announcement, for example ``draining``.
     """
     now = session.store.time()
     return [
@@ -40,7 +40,8 @@ def workers(session: Session) -> list[WorkerStatus]:
 def queues(session: Session) -> list[QueueInfo]:
     """Return the broker's queues, with their lengths.
 
-    For each, ``oldest`` is the time in seconds that the next message's run has waited.
+    For each queue, ``oldest`` is the number of seconds that the run of its next message has
+    waited. It is None if the queue is empty or the time is not known.
     """
     from perdure.worker.operations.queue_lengths import read_queues  # Few commands read queues.
 
@@ -51,8 +52,8 @@ def queues(session: Session) -> list[QueueInfo]:
 def dead_letters(session: Session, limit: int = 20) -> list[DeadLetter]:
     """Return the newest messages that workers refused.
 
-    Each has ``at`` (s since 1970), ``list``, ``why``, ``bytes`` and ``message`` (its
-    beginning).
+    Workers refuse an invalid message. Each entry has ``at`` (s since 1970), ``list`` (the
+    queue), ``why``, ``bytes`` and ``message`` (its beginning).
     """
     return cast(list[DeadLetter], session.store.fleet.dead_letters(limit))
 
@@ -61,8 +62,8 @@ def dead_letters(session: Session, limit: int = 20) -> list[DeadLetter]:
 def flows(session: Session) -> dict[str, FlowInfo]:
     """Return the known flows by name.
 
-    A flow is known if this client or a live worker has it. Each has its description, nodes,
-    limits, input schema and workers.
+    A flow is known if this client or a live worker has it. Each flow has its description,
+    nodes, limits, input schema and workers.
     """
     from perdure.flows.rounds import registry  # Loads flows, which no other operation here needs.
 
@@ -89,6 +90,9 @@ def pause_flow(
     """Pause a flow: no further round of its runs is claimed.
 
     Rounds in flight finish, and new runs may be submitted.
+
+    Args:
+        reason, requested_by: Texts that ``paused_flows`` returns, as ``reason`` and ``by``.
 
     Returns:
         True if the flow was not paused before, else False.
@@ -125,7 +129,7 @@ def _check_known(session: Session, flow: str) -> None:
 
 
 def _decode_pauses(data: Any) -> dict[str, FlowPause]:
-    """Return paused flows, whose times are texts in JSON."""
+    """Return the paused flows of an HTTP response, with their times as datetimes."""
     return {
         flow: cast(FlowPause, {**pause, "at": datetime.fromisoformat(pause["at"])})
         for flow, pause in data.items()

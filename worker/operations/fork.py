@@ -1,4 +1,4 @@
-"""The operation that forks a run: a new run begins with rounds of another one."""
+"""The operation that forks a run: a new run begins with the first rounds of another run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fork(
     values: Mapping[str, Any] | None = None,
     **options: Unpack[ForkOptions],
 ) -> Run:
-    """Submit a new run from a step of another.
+    """Submit a new run from a step of another run.
 
     The fork begins with the turns of the other run's rounds before the step. It runs the step
     and everything after it again, with the workers' current code. Effects of earlier rounds are
@@ -60,18 +60,22 @@ def fork(
             round.
         goal: The fork's goal. None means the other run's.
         inputs: Inputs that replace the other run's inputs of the same names.
-        values: Named values that the run's code had remembered before the step. Needed if the
-            run remembers values, the step is not its newest, and its events do not record the
-            values before the step.
+        values: Named values that the code of the other run had remembered before the step. They
+            override the recorded values. They are needed if the run remembers values, the step
+            is not its newest, and its events do not record the values before the step. None
+            means only the recorded values.
         run_id, idempotency_key, interrupt_before, interrupt_after, max_rounds, not_before,
             deadline, thread_id, labels, budgets, retry, submitted_by, on_end, nonce, model:
-            As for ``submit``.
+            As for ``submit``. But for labels, model, limits and pauses, None means those of the
+            other run.
 
     Raises:
         NotForkable: The run cannot be forked there. The message names the steps (if any) at
             which a fork can begin.
         RunNotFound: No run has this id.
         InvalidInput: The run has no such step, or values are missing.
+        Stale: The other run drops old turns all the time, so it could not be read as of one
+            moment.
         UnknownFlow, UnstorableValue, UnsafeServer, RunExists, Conflict: As for ``submit``.
     """
     interrupt_before = options.get("interrupt_before")
@@ -143,10 +147,13 @@ def fork(
 
 
 def _chosen(record: Record, options: ForkOptions) -> list[str] | None:
-    """Return the names of a fork's limits and pauses that were chosen, for it or its origin.
+    """Return the names of a fork's limits and pauses that do not come from the flow.
+
+    The caller chose them for the fork (``options``), or they were chosen for the other run
+    (``record``).
 
     Returns:
-        The names. None if they are not known of the origin.
+        The names. None if the other run does not record which of its limits were chosen.
     """
     if record.chosen is None:
         return None
@@ -165,7 +172,13 @@ def _read(
 ) -> tuple[Record, Fork]:
     """Return a run and the parts that its fork takes over.
 
+    Args:
+        step: The first step of the fork.
+        values: Named values that override the recorded ones.
+
     Raises:
+        RunNotFound: No run has this id.
+        DamagedRun: The content of the run is damaged.
         NotForkable: The run cannot be forked at this step.
         InvalidInput: The run has no such step, or values are missing.
         Stale: The run dropped turns during each of ``ATTEMPTS`` reads.
@@ -197,7 +210,11 @@ def _read(
 
 
 def _description(session: Session, name: str) -> Mapping[str, Any]:
-    """Return a flow's description, from this process or a live worker's announcement."""
+    """Return a flow's description, from this process or else from a live worker's announcement.
+
+    Raises:
+        UnknownFlow: Neither this process nor a live worker knows the flow.
+    """
     from perdure.flows.rounds import registry  # Loads flows, which reads do not need.
 
     try:
@@ -225,7 +242,8 @@ def _values(
         own: The names of values that the flow itself writes. A fork begins without them.
 
     Raises:
-        InvalidInput: The values at this step are not known and not given, or a name is not valid.
+        InvalidInput: The values before this step are not recorded and ``values`` is None, or a name
+            in ``values`` is not valid.
     """
     for name in values or {}:
         if not is_name(name) or name.startswith("_") or name in own:

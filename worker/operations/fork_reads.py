@@ -1,4 +1,4 @@
-"""Reads of a fork's parts: history, events and artifacts."""
+"""Reads of the parts that a fork takes over from a run: history, spending and artifacts."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ class ForkPoint:
 def moment_of(
     record: Record, events: Sequence[Event], step: int, nodes: Sequence[str]
 ) -> ForkPoint:
-    """Return the state of a run before a step, from the run's events.
+    """Return the state of a run before a step, derived from the run's events.
 
     Args:
+        events: All stored events of the run.
         nodes: Nodes at which a fork can begin.
 
     Raises:
@@ -96,9 +97,10 @@ def moment_of(
 
 
 def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str, Any]) -> Fork:
-    """Return the parts of a run that a fork takes over, as of the point ``moment``.
+    """Return the parts of a run that a fork takes over.
 
     Args:
+        moment: The point of the run at which the fork begins.
         values: The named values with which the fork begins.
     """
     gone = min(record.forgotten, moment.turns)
@@ -124,7 +126,7 @@ def read_fork(store: Store, record: Record, moment: ForkPoint, values: dict[str,
 
 
 def _beginning(record: Record) -> int:
-    """Return the step at which a run began."""
+    """Return the step at which a run began: 0, or the first own step of a fork."""
     return int(shown_origin(record)["step"]) if FORKED in record.fields else 0
 
 
@@ -135,10 +137,11 @@ def _node_of(events: Sequence[Event], step: int) -> str | None:
 
 
 def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | None:
-    """Return the number of turns before a step, including turns dropped by then.
+    """Return the number of turns before a step, including turns that were dropped before it.
 
     Returns:
-        The number. None if it is not certain, or if turns that existed then are gone now.
+        The number. None if the events do not show it for certain, or if turns that were stored
+            before this step have been dropped since.
     """
     if step == record.step:
         return record.turns
@@ -163,7 +166,11 @@ def _turns_before(record: Record, events: Sequence[Event], step: int) -> int | N
 
 
 def _first_turns(record: Record, events: Sequence[Event]) -> int | None:
-    """Return the number of turns with which a run began. None if its first events are gone."""
+    """Return the number of turns with which a run began: 0, or the turns that a fork took over.
+
+    Returns:
+        The number. None if the run's first events are gone.
+    """
     if not events or events[0].type != FIRST:
         return None
     origins = origins_of(record)
@@ -190,10 +197,15 @@ def _steps_text(record: Record, events: Sequence[Event], nodes: Sequence[str]) -
 def _artifacts(
     store: Store, record: Record, turns: Sequence[Turn], values: dict[str, Any]
 ) -> dict[str, str]:
-    """Return the artifacts for a fork, by name: submitted files, and artifacts that turns name.
+    """Return the texts of the artifacts that a fork takes over, by name.
 
-    Artifacts of child runs keep the names ``RUN/NAME``, which the fork finds among its own
-    artifacts. A long result is an artifact, and its text may name other artifacts.
+    They are the files of the run, and the artifacts that are named in the turns, the values or the
+    inputs. An artifact of a child run has the name ``RUN/NAME``, also among the fork's artifacts. A
+    long result is an artifact, so artifacts that its text names are taken over too.
+
+    Args:
+        turns: The turns with which the fork begins.
+        values: The named values with which the fork begins.
     """
     named: list[Any] = [values, record.inputs, [each.name for each in record.files]]
     for turn in turns:
@@ -216,7 +228,14 @@ def _artifacts(
 
 
 def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> dict[str, str]:
-    """Return the run's artifacts, of those in ``names``, whose names a text contains."""
+    """Return the run's own artifacts whose names a text contains.
+
+    A file is stored as two artifacts, its bytes and its media type. Both are returned.
+
+    Args:
+        text: A text of canonical JSON.
+        names: The names of the artifacts that are searched for.
+    """
     wanted: set[str] = set()
     for name in names:
         own = name.replace(BYTES, "", 1) if BYTES in name else name
@@ -230,7 +249,12 @@ def _own_artifacts(store: Store, record: Record, text: str, names: Set[str]) -> 
 
 
 def _artifacts_below(store: Store, record: Record, texts: Set[str]) -> dict[str, str]:
-    """Return artifacts of child runs at any depth whose names (``RUN/NAME``) are texts."""
+    """Return the artifacts that are named in ``texts``, of runs at any depth below a run.
+
+    Args:
+        texts: Possible names of artifacts (``RUN/NAME``). A text is ignored if it has another form,
+            or if RUN is not below the run.
+    """
     artifacts: dict[str, str] = {}
     for name in sorted(texts):
         match = BELOW.fullmatch(name)
@@ -253,7 +277,10 @@ def _data_of(text: str) -> Any:
 
 
 def _texts(data: Any) -> Iterator[str]:
-    """Yield the texts in JSON data that may be names of artifacts."""
+    """Yield the texts in JSON data that may be names of artifacts: up to 1,000 characters each.
+
+    Keys of objects are left out.
+    """
     left = [data]
     while left:
         match left.pop():

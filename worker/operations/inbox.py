@@ -36,13 +36,19 @@ def inbox(
     submitted_by: str | None = None,
     below: str | None = None,
 ) -> Inbox:
-    """Return runs that wait for a person, longest first.
-
-    ``cursor`` continues after the previous page. ``submitted_by`` limits the page to runs of
-    one submitter, ``below`` to the children of a run, their children, and so on.
+    """Return runs that wait for a person, longest wait first.
 
     A page without ``below`` looks at 5,000 waiting runs at most, first submitted first. If more
     are waiting, it may hold fewer runs than ``limit`` and still have a cursor.
+
+    Args:
+        limit: Maximum number of runs on the page.
+        cursor: Cursor of the previous page. None means the first page.
+        submitted_by: Only runs of this submitter.
+        below: Only runs below the run with this id: its children, their children, and so on.
+
+    Raises:
+        RunNotFound: No run has the id ``below``.
     """
     place, start, end = validation.inbox_cursor(cursor) or ((-1, ""), "", "")
     record = None if below is None else session.record(below)
@@ -91,14 +97,19 @@ def _cursor(entry: Entry, runs: WaitingRuns) -> str:
 
 
 def _behind(runs: WaitingRuns) -> str | None:
-    """Return the cursor of the page after the window of ``runs``. None after the last window."""
+    """Return the cursor of the first page after the window of ``runs``, or None after the last."""
     return None if runs.is_last else f"{BEFORE_ALL}|{runs.end}|"
 
 
 def asked_below(session: Session, run: Run) -> str:
-    """Return an error text's end that names the first question of a run's child runs.
+    """Return the end of an error text about a run that waits for its child runs.
 
-    Empty if the run does not wait for child runs.
+    The text names the question that has been open longest among the runs below the run, with the
+    command that answers it.
+
+    Returns:
+        The text. It is empty if the run does not wait for child runs. If none of the runs below it
+            asks a person, the text says only that the run waits.
     """
     if not run.details.get("waits_for_children"):
         return ""

@@ -1,4 +1,4 @@
-"""Pauses between two reads of a value that appears later."""
+"""Waiting times between two reads of a value that does not exist yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 
 
 def pauses(timeout: float) -> Iterator[float]:
-    """Yield the seconds to wait between two reads, until ``timeout`` seconds have passed."""
+    """Yield the seconds to wait before the next read, until ``timeout`` seconds have passed.
+
+    The waits become longer, up to ``LAST_LOOK``. A timeout of 0 or less yields nothing.
+    """
     ends, pause = time.monotonic() + timeout, FIRST_LOOK
     while (left := ends - time.monotonic()) > 0:
         yield min(pause, left)
@@ -24,7 +27,8 @@ def seconds_of(timeout: object) -> float:
     """Return a timeout in seconds.
 
     Raises:
-        InvalidInput: The timeout is no number of seconds and no timedelta.
+        InvalidInput: The timeout is neither a number of seconds nor a timedelta. None is not valid
+            either.
     """
     seconds = validation.timeout(timeout)
     if seconds is None:

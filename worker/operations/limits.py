@@ -8,7 +8,7 @@ from typing import Any
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.token import Scope
-from perdure.worker.domain.tree_spending import millionths
+from perdure.worker.domain.tree_amounts import millionths
 from perdure.worker.errors import InvalidInput, InvalidTransition
 from perdure.worker.operations.operation import Http, Owner, operation
 from perdure.worker.operations.run_reads import get
@@ -29,16 +29,17 @@ def add(session: Session, /, run_id: str, *, by: str | None = None, **amounts: f
     """Add amounts to the limits of a run's budgets.
 
     Runs that wait for the budget continue. A run's budgets also count the spending of the runs
-    below it, so these continue too if the limit held them up. A round in progress sees the new
-    limit after it ends.
+    below it, so runs below it that wait for this budget continue too. For a round in progress,
+    the new limit counts when the round ends.
 
     Args:
-        by: Who adds.
+        by: The person who adds the amounts.
         amounts: The amounts by budget name, as in ``add(run_id, tokens=5000)``.
 
     Raises:
         RunNotFound: No run has this id.
-        InvalidInput: The run has no such budget, or an amount is not above 0.
+        InvalidInput: No amount is given, the run has no such budget, or an amount is not above
+            0.
         InvalidTransition: The run has completed.
     """
     if not amounts:
@@ -49,7 +50,7 @@ def add(session: Session, /, run_id: str, *, by: str | None = None, **amounts: f
 
 
 def check_has_budgets(record: Record, add: Mapping[str, float]) -> None:
-    """Raise InvalidInput if the run lacks a budget in ``add``."""
+    """Raise InvalidInput if ``add`` names a budget that the run does not have."""
     for name in add:
         if name not in record.budgets:
             raise InvalidInput(
@@ -65,12 +66,19 @@ def raise_limits(
     by: str | None,
     child: str | None = None,
 ) -> None:
-    """Raise budget limits of a run, once even if the request to the state server is repeated.
+    """Raise budget limits of a run.
+
+    If the request to the state server is sent again, the amounts are added only once.
 
     Args:
         more: The amounts to add, by budget name.
-        by: The person who adds.
-        child: Id of the run below this run that asked for more, if any.
+        by: The person who adds the amounts.
+        child: Id of the run below this run that asked for more. None if no such run asked.
+
+    Raises:
+        InvalidInput: An amount is not above 0, or it is above ``MOST_ADDED``.
+        InvalidTransition: The run has completed, and ``child`` is None.
+        RunNotFound: No run has this id.
     """
     for name, amount in more.items():
         if not 0 < amount <= MOST_ADDED:

@@ -10,15 +10,16 @@ from perdure.worker.store import Store
 class MergedRuns:
     """The entries of several indexes as one ordered list.
 
-    The list is newest first or oldest first. All indexes are read at the same moment. So a run
-    keeps its place in the list when it moves to another index, for example because it now waits for
-    a person.
+    All indexes are read at the same moment. So a run stays at its position in the list when it
+    moves to another index, for example because it now waits for a person.
 
     Args:
-        spans: the earliest and the latest score (ms) of the entries to list, by index.
-        submitter: list the runs of this submitter's index instead of the named indexes.
-        after: return only entries behind this position ("score:id") of the list.
-        oldest_first: the order of the list.
+        spans: the earliest and the latest score (ms) of the entries to list, by name of the index.
+        submitter: list the runs of this submitter's index instead of the named indexes. None: list
+            the named indexes.
+        after: list only the entries after this position ("score:id"). None: list all entries.
+        oldest_first: whether the list begins with the oldest run. If not, it begins with the
+            newest.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class MergedRuns:
     def take(self, count: int) -> list[tuple[str, float]]:
         """Return id and score of the next ``count`` runs, or of fewer at the end of the list.
 
-        A run whose time changed between two calls, because it ended or was retried, is returned
-        once.
+        A run is returned only once, even if its score changed between two calls because it ended or
+        was retried.
         """
         taken: list[tuple[str, float]] = []
         while len(taken) < count:
@@ -61,9 +62,6 @@ class MergedRuns:
 
 
 def position_of(text: str) -> tuple[float, str]:
-    """Return an index position as a score and an id.
-
-    A position is a text such as ``1718000000000.0:ID``.
-    """
+    """Return an index position, such as ``1718000000000.0:ID``, as a score and an id."""
     score, _, run_id = text.partition(":")
     return float(score), run_id

@@ -1,8 +1,9 @@
 """Operation: a function that every client has as a method, with its HTTP request and scope.
 
-A function with ``@operation(...)`` is written once. Its first parameter is the ``Session`` on which
-it works. Each client has a method of its name. ``Client`` performs the operation on its session,
-``RemoteClient`` by an HTTP request. The client of a caller over HTTP keeps to the caller's rights.
+A function with ``@operation(...)`` is written once. Its first parameter is the ``Session`` that it
+uses. Each client has a method with the name of the function. ``Client`` performs the operation on
+its session, ``RemoteClient`` by an HTTP request. ``AuthorizedClient``, the client of a caller over
+HTTP, first checks the caller's permissions.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Http(NamedTuple):
     """The HTTP request of an operation.
 
-    Names in braces in the path are arguments. An argument in ``{/name}`` is a further part of the
-    path, which is left out if the argument is None. The other arguments are in the query of GET and
-    DELETE, and in the JSON body of the other methods.
+    Names in braces in the path are arguments. An argument in ``{/name}`` is a further segment of
+    the path. It is left out if the argument is None. GET and DELETE send the other arguments in the
+    query, and the other methods send them in the JSON body.
 
     Args:
         method, path: As in ``PUT /flows/{flow}/pause``, below the path of the API.
         result: The field of the response that is the result. None: the whole response.
-        is_repeatable: Whether the request may be sent again without a response, because the server
-            carries it out only once. A GET request always may.
+        is_repeatable: Whether the client may send the request again if no response came, because
+            the server carries it out only once. A GET request may always be sent again.
         caps_limits: Whether the client lowers ``limit`` and ``look`` to the largest values that the
-            HTTP API accepts. If not, the API refuses larger ones.
-        key: The argument that is the header ``Idempotency-Key``, if there is one of this name. A
-            request with a key may be sent again.
+            HTTP API accepts. If not, the API answers a larger value with an error.
+        key: The name of the argument that is sent as the header ``Idempotency-Key``. It has no
+            effect if the operation has no such argument. A request with a key may be sent again.
     """
 
     method: str
@@ -52,7 +53,7 @@ class Http(NamedTuple):
 
 
 def _parameters(options: Any) -> list[inspect.Parameter]:
-    """Return the options of a TypedDict as parameters."""
+    """Return a keyword-only parameter, with the default None, for each key of a TypedDict."""
     return [
         inspect.Parameter(
             name,
@@ -65,7 +66,7 @@ def _parameters(options: Any) -> list[inspect.Parameter]:
 
 
 class Owner(Enum):
-    """Which runs an operation concerns, so which callers may use it."""
+    """The runs that an operation concerns. They decide which callers may use it."""
 
     #: No run. The scope alone decides.
     NONE = "none"
@@ -81,16 +82,19 @@ class Owner(Enum):
 
 # A dataclass would make its methods at each start of a command, which takes 3 ms.
 class Operation(Generic[P, R]):
-    """A function that every client has as a method, and how it is called over HTTP.
+    """A function that every client has as a method, with its HTTP request and its scope.
 
     Args:
         function: Carries the operation out.
         http: The HTTP request.
         scope: The permission that a caller over HTTP needs.
-        owner: Which runs the operation concerns.
-        checks: The checks of arguments whose names have another meaning here than elsewhere.
-        encode: Converts the arguments of a call to those of the request. None: unchanged.
-        decode: Converts the response's JSON to the result. None: by the function's result type.
+        owner: The runs that the operation concerns.
+        checks: Checks that replace those of ``CHECKS``, by argument. They are for arguments whose
+            names have another meaning here than in other operations.
+        encode: Converts the arguments of a call to the arguments of the request. None: they are
+            sent unchanged.
+        decode: Converts the response's JSON to the result. None: the result type of ``function``
+            decides.
     """
 
     def __init__(
@@ -118,7 +122,10 @@ class Operation(Generic[P, R]):
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The function's signature, without the session, and with options as single parameters."""
+        """The function's signature without the session.
+
+        A TypedDict of options is replaced by one parameter for each option.
+        """
         signature = inspect.signature(self.function)
         parameters: list[inspect.Parameter] = []
         for parameter in list(signature.parameters.values())[1:]:
@@ -129,7 +136,7 @@ class Operation(Generic[P, R]):
         return signature.replace(parameters=parameters)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
-        """Return the arguments of a call, including defaults.
+        """Return the arguments of a call by parameter, with defaults for missing arguments.
 
         Raises:
             TypeError: The arguments do not fit the function's parameters.
@@ -142,10 +149,13 @@ class Operation(Generic[P, R]):
         return bound
 
     def check(self, bound: inspect.BoundArguments) -> None:
-        """Raise an error if an argument is not valid. None is valid where it is the default.
+        """Raise an error if an argument is not valid.
+
+        An argument that is None is not checked if None is its default.
 
         Raises:
-            InvalidInput, UnstorableValue: Names the argument, the expected and the actual value.
+            InvalidInput, UnstorableValue: An argument is not valid. The text names the argument,
+                the expected and the actual value.
         """
         for name, value in bound.arguments.items():
             check = self.checks.get(name) or CHECKS[name]
@@ -153,7 +163,7 @@ class Operation(Generic[P, R]):
                 check(value, name)
 
     def perform(self, session: Session, bound: inspect.BoundArguments) -> R:
-        """Check the arguments, and carry the operation out."""
+        """Check the arguments, carry the operation out, and return its result."""
         self.check(bound)
         return self.function(session, *bound.args, **bound.kwargs)
 
@@ -171,7 +181,11 @@ def operation(
     encode: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
     decode: Callable[[Any], Any] | None = None,
 ) -> Callable[[F], F]:
-    """Declare a function as an operation of every client. For the arguments see ``Operation``."""
+    """Declare a function as an operation of every client.
+
+    The decorator registers the operation in ``OPERATIONS`` and returns the function unchanged. The
+    arguments are those of ``Operation``.
+    """
 
     def declare(function: F) -> F:
         name = function.__name__
@@ -193,7 +207,8 @@ def method(
 ) -> Callable[Concatenate[Performer, P], R]:
     """Return the method of a client for an operation.
 
-    The method has the function's name, parameters and docstring.
+    The method has the function's name and docstring. Its parameters are those of the function, but
+    with ``self`` in place of the session. The function must be declared with ``@operation``.
     """
     operation: Operation[P, R] = OPERATIONS[function.__name__]
 

@@ -1,7 +1,8 @@
 """The prompt of a run's committed or next round.
 
-The code of the flow rebuilds it from the run's history, so it is stored nowhere. The event of a
-round has a digest of the sent prompt, which shows whether the rebuilt prompt equals it.
+A prompt is not stored: the code of the flow rebuilds it from the run's history. The event of a
+round has a digest of the prompt that was sent. The digest shows whether the rebuilt prompt is equal
+to the sent prompt.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ def prompt_of_run(session: Session, run_id: str, step: int) -> PromptOfRound:
     """Return the prompt of a committed or next round.
 
     Returns:
-        ``run``, ``step``, ``node``, ``turns`` (their number before the round), ``messages`` and
-        ``tools``. ``sent`` tells whether the round was committed. ``exact`` tells whether the
-        result equals the sent prompt. It is None for the next round.
+        ``run``, ``step``, ``node``, ``turns`` (the number of turns before the round), ``messages``
+            and ``tools``. ``sent`` says whether the round was committed. ``exact`` says whether the
+            messages and tools are equal to the prompt that was sent. It is None for the next round.
 
     Raises:
         RunNotFound: No run has this id.
         UnknownFlow: This process does not know the run's flow.
-        InvalidInput: The run has no such step, or its round asks no model.
+        InvalidInput: The run has no such step, the event of this step is gone, or the round of this
+            step asks no model.
     """
     record = session.record(run_id)
     session.find_flows()
@@ -86,7 +88,14 @@ def prompt_of_run(session: Session, run_id: str, step: int) -> PromptOfRound:
 def _sent(
     session: Session, record: Record, flow: Flow, step: int, events: Sequence[Event]
 ) -> PromptOfRound:
-    """Return the prompt of a committed round."""
+    """Return the prompt of a committed round.
+
+    Args:
+        events: The stored events of committed rounds.
+
+    Raises:
+        InvalidInput: The event of this step is gone, or its round asked no model.
+    """
     done = next((each for each in events if each.step == step), None)
     if done is None:
         raise InvalidInput(
@@ -139,7 +148,11 @@ def _context(
 ) -> RoundContext:
     """Return the context of a round, from the stored run.
 
-    The context of a committed round has the run's current values, without a held turn.
+    For a committed round, the named values are those of the run now, because older values are not
+    stored. The value with the held turn is then None.
+
+    Args:
+        turns: The number of turns before the round.
     """
     gone = record.forgotten
 
@@ -179,10 +192,10 @@ def _context(
 
 
 def _budgets_before(record: Record, events: Sequence[Event], step: int) -> dict[str, Budget]:
-    """Return the run's budgets as they were before a round.
+    """Return the run's budgets before a round, as well as the events show them.
 
-    The spending is the sum of the earlier rounds' events. Limits are the current ones. Seconds and
-    cycles count as unspent.
+    The spending is the sum of the earlier rounds' events, but 0 for seconds and cycles. The limits
+    are those of the run now.
     """
     spent = sum_of(
         [

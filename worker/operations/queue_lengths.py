@@ -17,7 +17,7 @@ from perdure.worker.store.lookups import (
 
 
 def read_queues(session: Session) -> list[QueueInfo]:
-    """Return the broker's queues."""
+    """Return the queue of each role, with the queues of the role's flow sets counted in."""
     store = session.store
     now = store.time()
     workers = [WorkerInfo(*each) for each in store.fleet.workers()]
@@ -51,12 +51,11 @@ def _describe(
 
 
 def _waited(session: Session, line: QueueLength, now: int) -> float | None:
-    """Return the seconds that a queue's next run has waited.
+    """Return the seconds since the run of a queue's next message was queued.
 
     Returns:
-        The seconds since the run of the queue's next message was queued. None if they are not
-        known: the queue is empty, its next message is invalid, or the run has no time of
-        queueing.
+        The seconds. None if the queue is empty, its next message is invalid, or the run does not
+            record when it was queued.
     """
     from perdure.worker.messaging.message import InvalidMessage, stored_round
 

@@ -1,4 +1,4 @@
-"""Hash fields of a run that a resume or retry writes: budgets, cycles, counters."""
+"""The hash fields that a resume or a retry writes: limits of budgets and cycles, and a counter."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from perdure.worker.operations.limits import check_has_budgets
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
     """Return a run's budget limits, raised by ``add``.
 
+    Amounts that the operation ``add`` has added before are not included: they are in other fields.
+
     Raises:
         InvalidInput: The run has no budget of a name in ``add``.
     """
@@ -44,8 +46,9 @@ def check_enough(
     """Raise InvalidInput if the budget that interrupted a run would still be used up.
 
     Args:
-        limits: The raised limits, by budget name.
-        add: The amounts that raised them.
+        waiting: The interrupt that asks for more of the budget.
+        limits: The limits after the raise, by budget name. A missing budget is not checked.
+        add: The amounts by which the limits were raised, for the error text.
     """
     data = waiting.data or {}
     name, spent = data["budget"], data["spent"]
@@ -61,8 +64,11 @@ def check_enough(
 def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
     """Return the hash fields for a run's new budget limits.
 
+    Args:
+        limits: All new limits, by budget name.
+
     Raises:
-        DamagedRun: The run's content is damaged already. A new digest would hide that.
+        DamagedRun: The run's content is damaged already. A new digest would hide the damage.
     """
     record.check()
     changed = {"budgets": canonical(dict(limits))} | _chosen(record, limits)
@@ -70,10 +76,14 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
 
 
 def _chosen(record: Record, limits: Mapping[str, float], *names: str) -> dict[str, str]:
-    """Return the hash field that marks raised limits, and ``names``, as chosen for the run.
+    """Return the hash field that marks limits as chosen for the run.
+
+    Args:
+        limits: The new limits of budgets. Those that differ from the run's limits are marked.
+        names: Names of further limits to mark.
 
     Returns:
-        The field. Empty if an earlier release stored the run without it.
+        The field. Empty if the run does not record which of its limits were chosen.
     """
     if record.chosen is None:
         return {}
@@ -84,7 +94,8 @@ def _chosen(record: Record, limits: Mapping[str, float], *names: str) -> dict[st
 def is_unfinished(record: Record) -> bool:
     """Return whether a run used up its cycles and has not been continued since.
 
-    Such a run may get more cycles. It has completed, or a person reviews it before it completes.
+    Such a run may get more cycles. It has completed, or it has an open interrupt before it
+    completes.
     """
     return UNFINISHED in record.fields and "i_answer" not in record.fields
 
@@ -96,7 +107,8 @@ def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
         The number. 0 if the run is not unfinished or ``add`` has no cycles.
 
     Raises:
-        InvalidTransition: The run has completed, and ``add`` has no cycles or there is an answer.
+        InvalidTransition: The run has completed unfinished, and ``add`` has no cycles or ``answer``
+            is not None.
         InvalidInput: The number of cycles is not whole.
     """
     if not is_unfinished(record):
@@ -120,7 +132,12 @@ def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
 def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
     """Return the hash fields that give an unfinished run more cycles.
 
-    The new digest covers no answer and no output, because the resume removes both.
+    The new digest covers no answer and no output, because the resume removes both. A budget of
+    cycles is raised too if it is lower than the new maximum.
+
+    Args:
+        limits: All new limits of budgets, by name.
+        cycles: The number of cycles to add.
 
     Raises:
         DamagedRun: The run's content is damaged.
@@ -144,11 +161,11 @@ def counting_anew(record: Record) -> dict[str, str]:
     """Return the hash fields that reset the bad-reply counter.
 
     A retry writes them. The counter is the number of invalid replies in a row from the controller's
-    model. A damaged run is left unchanged, because the worker that retries the round detects the
-    damage.
+    model.
 
     Returns:
-        The fields. Empty if the counter is zero already or the run is damaged.
+        The fields. Empty if the counter is 0 already. Empty too if the run is damaged: the worker
+            that retries the round reports the damage.
     """
     counter = f"{VALUE}{BAD_REPLIES}"
     if record.fields.get(counter, "0") == "0":

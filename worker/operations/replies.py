@@ -21,7 +21,7 @@ from perdure.worker.operations.session import Session, not_found
 
 
 def _encode(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a request, whose timeout is a number of seconds."""
+    """Return the arguments of the HTTP request. The timeout becomes ``wait``, in seconds."""
     seconds = max(0.0, seconds_of(arguments["timeout"]))
     return {
         "run_id": arguments["run_id"],
@@ -41,12 +41,14 @@ def _encode(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def reply(
     session: Session, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
 ) -> SignalReply:
-    """Return a run's reply to a signal. The newest 100 replies of a name are kept.
+    """Return a run's reply to a signal. The newest 100 replies of a name are stored.
+
+    If the run does not reply in time, ``replied`` of the result is False.
 
     Args:
         number: The number of the signal, from its receipt.
         name: The name of the signal.
-        timeout: Seconds to wait for a reply.
+        timeout: Seconds to wait for a reply. With 0, the call does not wait.
 
     Raises:
         InvalidTransition: The run has completed without a reply.

@@ -1,4 +1,4 @@
-"""The operation that continues a run. It validates answers to questions, and raises budgets."""
+"""The operation that continues a run: it validates the answer and raises limits of budgets."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def resume(
     with this call.
 
     Args:
-        answer: Any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit":
-            {...the arguments}}.
+        answer: The answer to the run's question, as JSON data. An approval takes "approve",
+            "refuse", {"refuse": "why"} or {"edit": {...the arguments}}.
         add: Amounts to add to the limits of the run's budgets, by name. For a run that ended
             unfinished, ``cycles``.
-        interrupt: Id of the question that is answered (``PendingInterrupt.id``). It prevents
-            answering a newer question unseen.
-        by: Who answers. It is stored with the run, and the run's node can read it.
+        interrupt: Id of the question that is answered (``PendingInterrupt.id``). With it, the
+            answer cannot reach a newer question. None answers the open question.
+        by: The person who answers. It is stored with the run, and the run's node can read it.
 
     Raises:
         Forbidden: The flow needs the approval of another person than the submitter.
-        InvalidTransition: The run is in none of these states.
-        Stale: Another answer came first.
+        InvalidTransition: The run is in none of these states, or it takes no answer.
+        Stale: Another answer, resume or round came first, or ``interrupt`` is not open.
         RunNotFound: No run has this id.
         InvalidInput, UnstorableValue: The answer is too large, is not JSON, or does not fit the
-            question, or a name in ``add`` has no limit.
+            question. Or a budget in ``add`` does not exist, or its amount is too small.
     """
     if by == DEADLINE:
         raise validation.wrong(
@@ -138,7 +138,7 @@ def resume(
 
 
 def _resumed(session: Session, run_id: str, reply: Sequence[str]) -> Run:
-    """Return the run, or raise the error, by resume.lua's reply."""
+    """Return the resumed run, or raise the error that the reply of resume_run.lua stands for."""
     match reply:
         case ["queued" | "waiting" | "interrupted" | "completed", *follow_ups]:
             session.look_after(follow_ups)
@@ -172,9 +172,15 @@ def _add_above(
     more: Mapping[str, float],
     by: str | None,
 ) -> None:
-    """Raise the limit that a run's question asks for, of its ancestor ``payer``.
+    """Raise the limit of the ancestor ``payer`` that a run's question asks to raise.
 
-    Amounts of ``more`` for other budgets raise limits of the run itself.
+    Args:
+        question: The run's open question, which asks for more of one budget.
+        more: The amounts to add, by budget name. The amount for the budget of the question goes to
+            the ancestor. The other amounts raise limits of the run itself.
+
+    Raises:
+        InvalidInput: The run itself lacks one of the other budgets, or the amount is too small.
     """
     data = question.data or {}
     name = data["budget"]

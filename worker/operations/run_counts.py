@@ -1,4 +1,4 @@
-"""Counts of runs by status. Their cost does not grow with the number of runs."""
+"""Counts of runs by status. The cost of a count does not grow with the number of runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ QUEUED_CHILDREN = "children:queued:"
 def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
     """Return the number of runs per status. Child runs are not counted.
 
-    If a submitter is given, only the newest 1,000 runs of that submitter are counted.
+    Args:
+        submitter: Count only the newest 1,000 runs of this submitter, without damaged runs. None:
+            count the runs of all submitters.
     """
     return _of_all(store) if submitter is None else _of_one(store, submitter)
 

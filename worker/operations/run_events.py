@@ -26,7 +26,9 @@ def latest_events(
 ) -> list[Event]:
     """Return the run's last events, oldest first.
 
-    With ``before``, they are the last events before the event of this id.
+    Args:
+        limit: Maximum number of events.
+        before: Id of an event. Only events before it are returned. None means no such limit.
 
     Raises:
         RunNotFound: No run has this id.
@@ -41,9 +43,13 @@ def events(
 ) -> Iterator[Event]:
     """Return the run's events, oldest first.
 
-    With ``after``, they start behind the event of this id. With ``follow``, the iterator ends
-    when the run has ended, otherwise behind the stored events. If events after ``after`` are
-    gone (``keep_events`` of the flow), the first event has the type ``trimmed``.
+    If events after ``after`` are gone (``keep_events`` of the flow), the first event has the
+    type ``trimmed``.
+
+    Args:
+        after: Id of an event. Only events after it are returned. None means all events.
+        follow: If True, the iterator waits for further events, and ends when the run has ended
+            or was deleted. If False, it ends after the stored events.
 
     Raises:
         RunNotFound: No run has this id.
@@ -95,7 +101,8 @@ def stream(
     """Return the run's events and its live text.
 
     Live text is the reply of a model so far, or text that a node shows with ``context.stream``.
-    A program that lost its connection continues with ``after``, and misses nothing.
+    A program that lost its connection continues with ``after``. An item of the type ``trimmed``
+    says that events or text before it are gone.
 
     Args:
         after: Id of the last item that was read. None means from the beginning.
@@ -103,7 +110,7 @@ def stream(
 
     Raises:
         RunNotFound: No run has this id.
-        InvalidInput: ``after`` is no id of an item.
+        InvalidInput: ``after`` is not the id of an item.
     """
     # Imported here, as for trees and transcripts: a command reads only one of these.
     from perdure.worker.domain.stream import StreamReader

@@ -69,10 +69,11 @@ def file(session: Session, run_id: str, name: str) -> File:
     """Return a file of the run: its bytes and its media type.
 
     Args:
-        name: The file's name in the run, as its reference has it.
+        name: The file's name, as in its reference. ``RUN/NAME`` is a file of the child run with
+            the id RUN.
 
     Raises:
-        RunNotFound: No run has this id.
+        RunNotFound: No run has this id, or no run has the id RUN.
         ArtifactNotFound: The run has no file of this name. The message lists its files.
     """
     child, _, own_name = name.rpartition("/")

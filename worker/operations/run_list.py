@@ -1,7 +1,8 @@
 """Pages of runs by time.
 
-Pages come from the indexes of statuses or of a submitter. For a filter without an index, a scan
-reads only the fields that decide, of a bounded number of runs for each page.
+A page comes from the indexes of statuses or from the index of a submitter. For a filter that no
+index answers, a scan reads a bounded number of runs for each page. It first reads only the
+*deciding fields*, which show whether a run matches, and then the whole records of matching runs.
 """
 
 from __future__ import annotations
@@ -49,9 +50,12 @@ LIVE = (RunStatus.QUEUED, RunStatus.RUNNING)
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Filter for a list of runs.
+    """Filter for a list of runs. A run must match all fields that are set.
 
-    ``now`` is the time (ms) from which the ages of the query are counted.
+    Attributes:
+        children: Whether child runs match too.
+        query: A parsed query line.
+        now: The time (ms) from which the ages in the query are counted.
     """
 
     status: RunStatus | None = None
@@ -65,7 +69,7 @@ class RunFilter:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The names of the Redis indexes with matching runs."""
+        """The names of the indexes with matching runs. ``OWN`` is the submitter's index."""
         has_children = self.children or self.query.children
         if self.submitter is not None and not has_children:
             return (OWN,)
@@ -78,18 +82,18 @@ class RunFilter:
 
     @property
     def submitter(self) -> str | None:
-        """The only submitter whose runs can match, or None."""
+        """The only submitter whose runs can match. None: runs of all submitters can match."""
         return self.query.submitter if self.submitted_by is None else self.submitted_by
 
     @property
     def order(self) -> str:
-        """The name of the order, which a page's cursor carries."""
+        """The name of the list's order. It is the first part of each cursor of this list."""
         sort = "" if self.query.sort == "newest" else f"{self.query.sort}-"
         return sort + (self.indexes[0] if len(self.indexes) == 1 else ALL)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Fields that decide whether a run matches. Empty: the index decides."""
+        """The fields that decide whether a run matches. Empty: all runs of the indexes match."""
         names = [*self.query.reads]
         for wanted, name in (
             (self.flow, "flow"),
@@ -105,7 +109,7 @@ class RunFilter:
 
     @property
     def batch_size(self) -> int:
-        """The number of runs whose deciding fields one exchange reads."""
+        """The number of runs whose deciding fields one exchange with the state server reads."""
         return SCANNED_WITH_INPUTS if "inputs" in self.reads else SCANNED
 
     def fits(self, fields: Mapping[str, str]) -> bool:
@@ -142,9 +146,13 @@ def list_runs(
     Args:
         wanted: The filter.
         limit: Maximum number of runs on the page.
-        look: Maximum number of runs to look at. None means no maximum.
-        place: An order and the position in it. None means the beginning.
+        look: Maximum number of runs to look at. None means no maximum, but ``SORTED`` runs for a
+            list that is sorted by duration or cost.
+        place: The order and the position of the cursor. None means the beginning.
         cursor: The cursor as the caller passed it, for the error text.
+
+    Raises:
+        InvalidInput: The cursor belongs to a list with another order.
     """
     order, position = place or (wanted.order, "")
     if order != wanted.order:
@@ -190,6 +198,8 @@ def _sorted_page(
 ) -> Page:
     """Return the matching runs with the largest duration or cost among the next ``look`` runs.
 
+    A run whose duration or cost cannot be read is listed as damaged.
+
     Args:
         named: Ids that the query names. Those of matching runs are ranked with the others.
     """
@@ -210,7 +220,13 @@ def _sorted_page(
 
 
 class ScannedRun(NamedTuple):
-    """A run that may match: its id, its score in the index, and the fields read so far."""
+    """A run that may match.
+
+    Attributes:
+        run_id: the id of the run.
+        score: the score of the run in the index (ms).
+        fields: the deciding fields of the run. Empty if none were read.
+    """
 
     run_id: str
     score: float
@@ -218,7 +234,7 @@ class ScannedRun(NamedTuple):
 
     @property
     def position(self) -> str:
-        """The run's position in the list, as cursors carry it."""
+        """The position of the run in the list, as a cursor has it ("score:id")."""
         return f"{self.score}:{self.run_id}"
 
 
@@ -226,11 +242,12 @@ class RunScan:
     """A scan of index entries, in order, for runs that match a filter.
 
     Args:
+        wanted: the filter.
         after: the position after which the scan begins. None: the beginning.
-        more: fields to read beside the deciding ones.
+        more: fields to read in addition to the deciding fields.
 
     Attributes:
-        looked: the cost of the scan so far, in entries whose fields are read.
+        looked: the cost of the scan so far, as a number of entries whose fields were read.
         position: the position of the last scanned entry.
         is_over: whether no entries are left.
         damaged: the ids of runs that cannot be read.
@@ -253,10 +270,14 @@ class RunScan:
         self.damaged: list[str] = []
 
     def take(self, count: int) -> list[ScannedRun]:
-        """Scan the next entries and return possible matches.
+        """Scan the next entries, and return the runs that may match.
 
-        About ``count`` entries are scanned, and only the deciding fields are read. A run without
-        these fields is gone or damaged, which ``read`` detects.
+        Only the deciding fields are read. A run that has none of them, or damaged ones, is returned
+        too: ``read`` detects whether it is deleted or damaged.
+
+        Args:
+            count: the number of entries to scan. If the query has prefixes of ids, ``IDS_FOR_ONE``
+                times as many are scanned.
         """
         prefixes = self._wanted.query.id_prefixes
         ids = count * IDS_FOR_ONE if prefixes else count
@@ -285,9 +306,10 @@ class RunScan:
         ]
 
     def read(self, candidates: Sequence[ScannedRun]) -> list[Run]:
-        """Return the runs of candidates that match. Their whole records are read.
+        """Read the whole records of candidates, and return the runs that match.
 
-        Ids of deleted runs are removed from their submitter's index.
+        The ids of damaged runs are added to ``damaged``. Deleted runs are left out. If the scan
+        reads the index of a submitter, their ids are removed from this index.
         """
         ids = [candidate.run_id for candidate in candidates]
         matching: list[Run] = []

@@ -22,7 +22,8 @@ from perdure.worker.store.queries import ALWAYS
 if TYPE_CHECKING:
     from perdure.worker.domain.error_groups import ErrorGroups
 
-#: Number of ids per index that are searched for an abbreviated id.
+#: Number of ids that are searched for an abbreviated id, per index on average: several indexes are
+#: searched as one list.
 MOST_IDS = 10_000
 
 
@@ -51,14 +52,14 @@ def runs(
 
     Args:
         limit: Maximum number of runs on the page.
-        cursor: Cursor of the previous page, from a call with the same status and submitter.
-        labels: Only runs with these labels.
+        cursor: Cursor of the previous page, from a call with the same filters.
+        labels: Only runs with all these labels.
         submitted_by: Only runs of this submitter. They are ordered by their submission,
             whatever their status.
         look: Maximum number of runs to read. A page may then hold fewer than ``limit`` runs, or
-            none, and still have a cursor.
+            none, and still have a cursor. None means no maximum.
         children: Whether to list child runs too.
-        parent: Only the children of this run, in the order of their start.
+        parent: Only the children of the run with this id, in the order of their start.
         thread_id: Only runs of this thread.
         query: A query line, such as ``status:errored label:team=a submitted:<1d "some words"``.
             Its keys are described in docs/guides/find-runs.md. With ``sort:duration`` or
@@ -67,7 +68,7 @@ def runs(
 
     Raises:
         RunNotFound: No run has the id ``parent``.
-        InvalidInput: The query cannot be read.
+        InvalidInput: The query cannot be read, or the cursor belongs to another list.
     """
     status_filter = validation.status(status)
     asked = RunQuery.of(query) if query else RunQuery()
@@ -94,7 +95,8 @@ def runs(
 def ids_beginning(session: Session, text: str) -> list[str]:
     """Return the run ids that begin with ``text``.
 
-    It searches the newest 10,000 runs of each index.
+    Only the newest runs are searched: 40,000 runs that have completed or errored, and 60,000
+    others. Child runs are among them.
     """
     # Live runs first, since a run that ends while they are read is then found among the ended.
     pairs = list(zip(INDEXES, CHILD_INDEXES, strict=True))
@@ -111,7 +113,8 @@ def ids_beginning(session: Session, text: str) -> list[str]:
 def status_counts(session: Session, submitted_by: str | None = None) -> dict[str, int]:
     """Return the number of runs per status.
 
-    For one submitter, only their newest 1,000 runs count.
+    Child runs are not counted. With ``submitted_by``, only the newest 1,000 runs of this
+    submitter are counted.
     """
     return run_counts.status_counts(session.store, submitted_by)
 
@@ -132,9 +135,10 @@ def error_groups(
     ``retry_many``.
 
     Args:
-        query: Only runs that match this query line, as in ``runs``.
-        look: Maximum number of errored runs to look at, newest first. None means 2,000. The
-            result has the time up to which it looked back (``looked_back``).
+        query: Only runs that match this query line, as in ``runs``. ``sort:`` has no effect.
+        look: Maximum number of errored runs to look at, newest first. None means 2,000. If older
+            runs are left, ``looked_back`` of the result is the time of the last run that was
+            looked at.
 
     Raises:
         InvalidInput: The query cannot be read.

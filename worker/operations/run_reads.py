@@ -44,6 +44,8 @@ def get(session: Session, run_id: str) -> Run:
 def why(session: Session, run_id: str) -> Verdict:
     """Return why the run is in its current state: one code, one sentence, since when.
 
+    If the state server refuses writes, the verdict of a run that has not ended says so.
+
     Raises:
         RunNotFound: No run has this id.
     """
@@ -66,8 +68,11 @@ def why(session: Session, run_id: str) -> Verdict:
 def transcript(session: Session, run_id: str) -> Transcript:
     """Return the whole run as JSON data: ``run``, ``history`` and ``events``.
 
-    ``run`` includes its ``options`` and its named ``values``. For a live run, run and history
-    are of one step, while the events may include later ones.
+    ``run`` includes its ``options`` and its named ``values``. For a live run, ``run`` and
+    ``history`` are of the same step, but ``events`` may include events of later steps.
+
+    Raises:
+        RunNotFound: No run has this id.
     """
     from perdure.worker.domain.transcript import WholeRun
 
@@ -92,12 +97,13 @@ def transcript(session: Session, run_id: str) -> Transcript:
 def children(session: Session, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
     """Return a run's children in order of their start.
 
-    Deleted and expired children are left out. If the run's oldest events are gone, the children
-    recorded in them are missing too, except for groups that the run still has.
+    Deleted and expired children are left out. If the run's oldest events are gone
+    (``keep_events``), so are the children that only these events name. But the children of
+    groups that the run still has are always listed.
 
     Args:
         limit: Maximum number of children to look at.
-        cursor: Cursor of the previous page.
+        cursor: Cursor of the previous page. None means the first page.
 
     Raises:
         RunNotFound: No run has this id.
@@ -109,8 +115,9 @@ def children(session: Session, run_id: str, limit: int = 50, cursor: str | None 
 def tree(session: Session, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
     """Return a run with the runs below it.
 
-    It lists ``width`` children of each flow and status of a run, and counts the others. It
-    reads the status of at most 10,000 runs.
+    For each run, the tree lists at most ``width`` children of each flow and status, and counts
+    the others. It reads the status of at most 10,000 runs. ``not_read`` is the number of
+    further children.
 
     Args:
         depth: Number of generations below the run, at most 32.
@@ -128,13 +135,14 @@ def tree(session: Session, run_id: str, depth: int = 3, width: int = 10) -> RunT
 def prompt(session: Session, run_id: str, step: int) -> PromptOfRound:
     """Return the prompt of a committed or next round.
 
-    The code of the flow rebuilds it from the stored run. ``exact`` tells whether it equals the
-    prompt that was sent. It is None for the next round.
+    The code of the flow rebuilds the prompt from the stored run. ``exact`` says whether the
+    rebuilt prompt is equal to the prompt that was sent. For the next round, ``exact`` is None.
 
     Raises:
         RunNotFound: No run has this id.
         UnknownFlow: The process that rebuilds the prompt does not know the run's flow.
-        InvalidInput: The run has no such step, or its round asks no model.
+        InvalidInput: The run has no such step, the event of this step is gone (``keep_events``),
+            or the round of this step asks no model.
     """
     # Imported here, because few clients make prompts.
     from perdure.worker.operations.prompt import prompt_of_run
@@ -145,6 +153,8 @@ def prompt(session: Session, run_id: str, step: int) -> PromptOfRound:
 @operation(Http("GET", "/runs/{run_id}/signals"), scope=Scope.READ, owner=Owner.RUN)
 def unread(session: Session, run_id: str) -> dict[str, int]:
     """Return the number of unread signals per name.
+
+    Names without unread signals are left out.
 
     Raises:
         RunNotFound: No run has this id.
@@ -157,9 +167,9 @@ def unread(session: Session, run_id: str) -> dict[str, int]:
 
 @operation(Http("GET", "/runs/{run_id}/values"), scope=Scope.READ, owner=Owner.RUN)
 def values(session: Session, run_id: str) -> dict[str, Any]:
-    """Return the values that a run's rounds returned.
+    """Return the values that a run's rounds returned, by name.
 
-    The values are by name, as of the last commit, even while a round is running.
+    They are the values of the last commit. Values of a round in progress are not among them.
 
     Raises:
         RunNotFound: No run has this id.
@@ -172,7 +182,8 @@ def value(session: Session, run_id: str, name: str, wait: float | timedelta = 0.
     """Return one value that a run's rounds returned.
 
     Args:
-        wait: Seconds to wait for the value. The wait ends early when the run completes.
+        wait: Seconds to wait for the value. With 0, the call does not wait. The wait ends early
+            when the run completes.
 
     Raises:
         ValueNotFound: The run has no such value (yet). The message lists the run's values.
@@ -196,7 +207,8 @@ def value(session: Session, run_id: str, name: str, wait: float | timedelta = 0.
 def _turn(turn: Turn) -> TranscriptTurn:
     """Return a turn of a run's history as JSON data.
 
-    A turn is a command and its observation. Data that only the model needs is left out.
+    A turn is a command and its observation. The command is None for a turn that has none. Data that
+    only the model needs is left out.
     """
     command = turn.command
     data: dict[str, Any] = {"command": None, "observation": turn.observation}

@@ -1,4 +1,4 @@
-"""Session: settings and connections of a client, on which operations are carried out."""
+"""Session: the settings and the connections of a client, which its operations use."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Session:
     than most calls. The arguments are those of ``Client``.
 
     Attributes:
-        settings: The settings in force.
-        store: The state server.
+        settings: The settings in force. They are those of ``app`` if it is not None. Otherwise they
+            are the argument ``settings``, with ``url`` as state server if ``url`` is not None.
+        store: The store on the state server.
         has_own_topics: Whether topics of the runs that the session makes belong to their
             submitters.
     """
@@ -69,7 +70,7 @@ class Session:
 
     @cached_property
     def connection(self) -> AppConnection:
-        """The Celery app, the publisher and the store."""
+        """The Celery app with its publisher and the store, created on first use."""
         from perdure.worker.messaging.app_connection import AppConnection, connection_of
         from perdure.worker.messaging.celery_app import publishing_app
 
@@ -84,7 +85,8 @@ class Session:
     def find_flows(self) -> None:
         """Register the flows of this process in the registry.
 
-        A client of the user's own Celery app also registers the flows that this app brings.
+        They are the flows that the settings name. If the user passed a Celery app, the flows of
+        that app are registered too.
         """
         if self._app is not None:
             self.connection.find_flows()
@@ -107,7 +109,8 @@ class Session:
     def check_durability(self) -> None:
         """Raise UnsafeServer if the state server could lose acknowledged runs.
 
-        After a passed check, the client skips the check for a minute.
+        If the check passes, it is skipped for the next minute. If the server does not answer, no
+        error is raised, because the next command reports that.
         """
         from perdure.worker.doctor.durability_checks import check_durability
 
@@ -126,7 +129,7 @@ class Session:
             self.store.close()
 
     def record(self, run_id: str) -> Record:
-        """Return the stored fields of a run.
+        """Return the record of a run: its stored fields.
 
         Raises:
             RunNotFound: No run has this id.
@@ -149,10 +152,13 @@ class Session:
         )
 
     def titles(self, run_ids: Sequence[str], submitter: str | None) -> dict[str, tuple[str, str]]:
-        """Return titles and flows of several runs in one exchange.
+        """Return the title and the flow of several runs, by run id.
 
-        Runs that do not exist, cannot be read, or belong to another submitter are left out. Without
-        a submitter, runs of all submitters are returned.
+        One exchange reads them. Runs that do not exist or cannot be read are left out.
+
+        Args:
+            submitter: Leave out the runs of other submitters. None: return the runs of all
+                submitters.
         """
         titles = {}
         names = (*TITLE_FIELDS, "flow", "submitted_by")
@@ -165,12 +171,23 @@ class Session:
         return titles
 
     def message(self, record: Record, epochs: int) -> str:
-        """Return the message of a run's next round, for the run's epoch plus ``epochs``."""
+        """Return the message of a run's next round.
+
+        Args:
+            epochs: The number to add to the run's epoch. The message is for the epoch that results.
+
+        Raises:
+            DamagedRun: The run names a task that is none of Perdure's.
+        """
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")
         return self.message_for(task, queue, record.id, record.epoch + epochs, record.step)
 
     def message_for(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
-        """Return the message of a round.
+        """Return the text of a round's message.
+
+        Args:
+            task: The name of the Celery task that executes the round.
+            queue: The name of the queue to which the message is published.
 
         Raises:
             DamagedRun: The task is none of Perdure's.
@@ -184,15 +201,21 @@ class Session:
         return self.connection.publisher.message_for(task, queue, run_id, epoch, step).text
 
     def publish(self, record: Record, reply: Sequence[str], message: str) -> None:
-        """Publish a run's message if the ``reply`` of a Lua script says that the run is queued."""
+        """Publish a run's message if the reply of a Lua script begins with ``queued``.
+
+        With any other reply, nothing is published.
+        """
         if reply[0] == "queued":
             self.connection.publisher.publish([(record.fields["queue"], message)])
 
     def look_after(self, follow_ups: Sequence[str]) -> None:
-        """Start or stop the children of runs, as a transition's reply asks.
+        """Start, stop or continue the children of runs, as the reply of a transition asks.
+
+        If the state server does not answer, a warning is logged, and workers do it later.
 
         Args:
-            follow_ups: The end of the reply: empty, or one text with the ids of these runs.
+            follow_ups: The end of the reply. It is empty if there is nothing to do. Otherwise it is
+                one text with the ids of the parents, separated by spaces.
         """
         if not follow_ups:
             return
@@ -215,9 +238,13 @@ class CallerSession(Session):
 
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:
-    """Return a client's settings with ``url`` as state server. Unchanged if ``url`` is None.
+    """Return a client's settings with ``url`` as state server.
 
-    If the state server was the broker too, the new one is.
+    If the settings name the same server as state server and broker, the new server becomes the
+    broker too.
+
+    Args:
+        url: The URL of the state server. None: the settings are returned unchanged.
     """
     if url is None:
         return settings
@@ -227,10 +254,7 @@ def _settings_of(url: str | None, settings: Settings) -> Settings:
 
 
 def new_operation_id() -> str:
-    """Return a new operation id.
-
-    Lua scripts use it to recognize a request that is sent again.
-    """
+    """Return a new operation id, by which Lua scripts recognize a request that is sent again."""
     return uuid.uuid4().hex
 
 
@@ -243,7 +267,7 @@ def damaged(run_id: str, reply: Sequence[str]) -> DamagedRun:
     """Return the error for an unexpected reply of a Lua script that should have changed a run.
 
     Raises:
-        RunNotFound: The reply says that the run no longer exists.
+        RunNotFound: The reply is ``missing``: the run does not exist.
     """
     if reply[0] == "missing":
         raise not_found(run_id)

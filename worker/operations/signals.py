@@ -49,7 +49,9 @@ def stored_key(key: str) -> str:
 
 
 def digest_of_payload(text: str) -> str:
-    """Return the digest of a signal's payload, by which a key is known to belong to another one.
+    """Return the digest of a signal's payload.
+
+    If a key is sent again with another digest, the signal is a Conflict.
 
     Args:
         text: The payload as canonical JSON.
@@ -83,21 +85,23 @@ def signal(
         run_id: The run. None: the run that holds ``topic``.
         name: Letters, digits, ``_``, ``.`` or ``-``.
         payload: JSON data.
-        topic: A topic, see ``submit``. If no run holds it, the signal is kept for the run that
-            takes it.
-        key: Your own id of this signal. Sent again under it, the signal is stored once.
-        by: Who sends it.
-        keep: Seconds for which a topic keeps the signal until a run takes the topic. None: an
-            hour. At most 30 days.
+        topic: A topic, see ``submit``. If no run holds the topic, the signal waits for the run
+            that takes it. Pass either ``run_id`` or ``topic``.
+        key: Your own id of this signal. If a call with the same key is repeated, the signal is
+            stored once. None: each call stores a signal.
+        by: The person or service that sends the signal.
+        keep: Seconds for which the signal may wait for a run that takes the topic. None: an
+            hour. At most 30 days. Only for a topic.
 
     Raises:
         RunNotFound: No run has this id.
-        InvalidInput, UnstorableValue: The name or the payload is not acceptable.
+        InvalidInput, UnstorableValue: An argument is not valid, or the payload is too large or
+            not JSON.
         InvalidTransition: The run has completed.
         Conflict: The key belongs to a signal with another payload.
         MailboxFull: The run has 1,000 unread signals of this name, unread signals of 64 names,
-            or 64 MiB of them. Or 100 signals, or 1 MiB of them, wait for a run to take the
-            topic.
+            or 64 MiB of unread signals. Or 100 signals, or 1 MiB of signals, wait for a run to
+            take the topic.
     """
     validation.recipient(run_id, topic, keep)
     text = canonical(storable(payload, "the payload"))
@@ -147,16 +151,17 @@ def _encode_words(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def say(
     session: Session, run_id: str, words: str, *, key: str | None = None, by: str | None = None
 ) -> SignalReceipt:
-    """Send words to a working run, as signal ``say``.
+    """Send words to a run, as the signal ``say``.
 
     The next controller round of the run reads the words, as a turn of its history. The run does
-    not finish with unread words, unless they would delay its end for the ninth time in a row.
-    Then its event ``unread`` names them.
+    not complete while words are unread. But words that would delay its end for the ninth time
+    in a row stay unread: then the run completes, and its event ``unread`` names them.
 
     Args:
         words: The text to send.
-        key: Your own id of this signal. Sent again under it, the signal is stored once.
-        by: Who sends it.
+        key: Your own id of this signal. If a call with the same key is repeated, the signal is
+            stored once. None: each call stores a signal.
+        by: The person or service that sends the words.
 
     Raises:
         RunNotFound: No run has this id.
@@ -170,11 +175,19 @@ def say(
 def signal_by_hook(
     session: Session, run_id: str, name: str, secret: str, payload: Any, key: str | None
 ) -> bool:
-    """Send the signal of a run's hook, if ``secret`` is the hook's.
+    """Send the signal of a run's hook, if ``secret`` is the secret of the hook.
+
+    Args:
+        name: The name of the hook and of its signal.
+        key: The sender's id of the signal. None: a repeated call stores a further signal.
 
     Returns:
-        Whether the signal is stored. False for a completed run, even if the same signal was stored
-        before.
+        Whether the signal is stored. False if the secret is wrong, or if the run does not exist or
+            has completed, even if the same signal was stored before.
+
+    Raises:
+        InvalidInput, UnstorableValue: The key or the payload is not valid.
+        Conflict, MailboxFull: As for ``signal``.
     """
     known = ""
     if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
@@ -198,7 +211,12 @@ def signal_by_hook(
 def _receipt_of_topic(
     session: Session, topic: str, name: str, key: str | None, reply: list[str]
 ) -> SignalReceipt:
-    """Return the receipt of a signal to a topic, or raise, by signal_topic.lua's reply."""
+    """Return the receipt of a signal to a topic, or raise the error, for signal_topic.lua's reply.
+
+    Raises:
+        MailboxFull, Conflict, InvalidTransition: As for ``signal``.
+        DamagedRun: A key or field on the state server is damaged.
+    """
     match reply:
         case ["waiting", number]:
             return SignalReceipt(None, name, int(number), "kept")
@@ -224,7 +242,14 @@ def _receipt_of_topic(
 def _receipt(
     session: Session, run_id: str, name: str, key: str | None, reply: list[str]
 ) -> SignalReceipt:
-    """Return the receipt of a signal to a run, or raise, by signal_run.lua's reply."""
+    """Return the receipt of a signal to a run, or raise the error, for signal_run.lua's reply.
+
+    If the signal ends the wait of the run, publish the message of the run's next round.
+
+    Raises:
+        RunNotFound, MailboxFull, Conflict, InvalidTransition: As for ``signal``.
+        DamagedRun: A key or field of the run is damaged.
+    """
     match reply:
         case ["ok", number, phase]:
             return SignalReceipt(run_id, name, int(number), phase)
@@ -250,9 +275,10 @@ def _receipt(
 
 
 def _wake(session: Session, run_id: str, epoch: str, step: str, task: str, queue: str) -> None:
-    """Queue a run whose signal has come, and publish its message.
+    """Queue a run that waited for a signal, and publish the message of its next round.
 
-    If this process dies first, a worker's sweeper queues the run.
+    The arguments describe that round. If this process dies first, a worker's sweeper queues the
+    run.
     """
     message = session.message_for(task, queue, run_id, int(epoch), int(step))
     _, to_publish = session.store.signals.wake(

@@ -1,4 +1,4 @@
-"""The operation that finds stuck runs. It reads a bounded number of runs."""
+"""The operation that finds stuck runs, from a bounded number of runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ LOOKED_AT = 2_000
 def stuck(session: Session, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
     """Return a verdict for each run that is stuck.
 
-    Stuck runs have no worker, are damaged, paused or errored, or are lost again and again. Runs
-    that wait on purpose are not stuck. The call checks at most ``limit`` runs of each of these:
-    the most overdue, the oldest live, the oldest live child runs, and the latest errored. So
-    the cost does not depend on the number of runs. ``details["run"]`` names each verdict's run.
+    A stuck run has no worker, is damaged or errored, belongs to a paused flow, or is lost again
+    and again. A run that waits on purpose is not stuck. ``details["run"]`` of a verdict is the
+    id of its run.
+
+    The call checks at most ``limit`` runs of each of these: the most overdue, the oldest live,
+    the oldest live child runs, and the latest errored. So the cost does not depend on the
+    number of runs.
+
+    Args:
+        limit: See above. The result may have more verdicts.
+        submitted_by: Only runs of this submitter.
     """
     from perdure.worker.diagnostics.why import verdict_of
     from perdure.worker.store.lookups import due_first, look_at_all, oldest
@@ -51,7 +58,7 @@ def stuck(session: Session, limit: int = 50, submitted_by: str | None = None) ->
 
 
 def _submitted(session: Session, submitter: str, run_ids: Sequence[str]) -> list[str]:
-    """Return those of the runs that belong to a submitter."""
+    """Return the ids of the runs that belong to a submitter, in the given order."""
     read = session.store.reads.many_fields(run_ids, ["submitted_by"])
     pairs = zip(run_ids, read, strict=True)
     return [run_id for run_id, fields in pairs if fields.get("submitted_by") == submitter]

@@ -1,4 +1,4 @@
-"""The options of a submission, named once. The operation ``submit`` describes each option."""
+"""The names and types of the options of a submission. ``submit`` describes each option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ForkOptions(TypedDict, total=False):
-    """Options of a fork. None is the default of each."""
+    """Options of a fork. The default of each option is None."""
 
     run_id: str | None
     idempotency_key: str | None
@@ -33,7 +33,7 @@ class ForkOptions(TypedDict, total=False):
 
 
 class SubmissionOptions(ForkOptions, total=False):
-    """Options of a submission. None is the default of each."""
+    """Options of a submission. The default of each option is None."""
 
     topic: str | None
     files: Sequence[File | str | os.PathLike[str]] | None

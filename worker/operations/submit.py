@@ -43,10 +43,10 @@ from perdure.worker.tracing import traced_submission
 
 
 class AlreadyHeard(Exception):
-    """Raised when an earlier run of the topic already has the message.
+    """Raised when another run of the topic already has the message.
 
     Attributes:
-        run_id: Id of the earlier run.
+        run_id: Id of the run that has the message.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -70,13 +70,13 @@ def submit(
             ``goal``. The goal is then empty.
         inputs: Further inputs of the flow.
         run_id: An id of your own. None generates an id.
-        idempotency_key: An equal key with equal content returns the existing run. The content
-            is flow, goal, inputs and options as passed here. So a duration is equal however
-            late the call is repeated, and defaults do not count.
+        idempotency_key: A call with the same key and the same content returns the existing run.
+            The content is the flow, goal, inputs and options as passed here. So a duration is
+            the same content however late the call is repeated, and defaults do not count.
         interrupt_before, interrupt_after: Nodes to pause at. None means the flow's own.
         max_rounds: Maximum number of cycles. None means the flow's own.
-        not_before, deadline: An aware datetime, or a duration (timedelta, seconds) from now.
-            ``not_before`` is before the deadline.
+        not_before, deadline: The earliest start of the run, and the latest end. Each is an aware
+            datetime, or a duration (timedelta, seconds) from now. The start is before the end.
         thread_id: Your name for the conversation that the run belongs to.
         labels: Texts by name. No name is empty or contains ``=``.
         budgets: Limits on the run's spending (``tokens``, ``money``, ``seconds``, ``cycles``,
@@ -105,11 +105,11 @@ def submit(
             and 16 MiB together.
 
     Raises:
-        UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
-            was stored.
+        UnknownFlow, InvalidInput, UnstorableValue: The submission is not valid. Nothing was
+            stored.
         UnsafeServer: The server could lose the run (see the setting ``durability``). Nothing
             was stored.
-        RunExists: Another submission used the run id.
+        RunExists: Another submission has used this run id.
         Conflict: The idempotency key, or the nonce with this run id, was used with different
             content.
         Taken: Another live run holds the topic.
@@ -159,13 +159,22 @@ def make_run(
     nonce: str | None = None,
     said: tuple[str, str] | None = None,
 ) -> Run:
-    """Make the run of a submission.
+    """Store the run of a submission, publish its message, and return the run.
+
+    If the submission was stored before, return the existing run.
 
     Args:
-        said: Stored key of the message with which the run continues a conversation.
+        run_id: The id of the new run. None generates an id.
+        nonce: A text that identifies this submission if it is sent again. None generates a nonce.
+        said: For a message to a thread, its key as mailboxes store it, and the digest of its
+            payload. None for any other submission.
 
     Raises:
-        AlreadyHeard: An earlier run of the topic already has this message.
+        AlreadyHeard: Another run of the topic already has this message.
+        RunExists, Conflict, Taken: As for ``submit``. Conflict also means that the key in ``said``
+            belongs to another message.
+        InvalidInput: The run id is not valid, or the deadline has passed.
+        StoreUnavailable: The state server stored the run, and has lost it since.
     """
     submission_nonce = nonce or uuid.uuid4().hex
     salt: dict[str, str] = {}
@@ -233,7 +242,7 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
     """Return a Celery signature as a JSON text.
 
     Raises:
-        InvalidInput: ``on_end`` is no signature.
+        InvalidInput: ``on_end`` is not a signature.
     """
     from perdure.worker.messaging import callbacks  # Imports Celery, which is slow.
 
@@ -241,13 +250,14 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
 
 
 def _has(session: Session, run_id: str, fields: Mapping[str, str]) -> bool:
-    """Return whether the stored run comes from this very submission.
+    """Return whether the stored run comes from this call, not from an earlier one.
 
-    The reply ``ok`` does not show this, because a repeated submission with the same nonce gets it
-    too.
+    The reply ``ok`` does not show this, because a repeated submission with the same nonce gets the
+    same reply.
 
     Args:
-        fields: The tracing fields of this submission, which the stored run must have.
+        fields: The tracing fields of this call, which the stored run must have. If they are empty,
+            the result is True.
     """
     return not fields or session.store.reads.some_fields([run_id], list(fields)) == [dict(fields)]
 
@@ -309,9 +319,11 @@ def checked_flow(
     """Return a flow's description, the inputs, and whether the flow has checked the inputs.
 
     If this process does not know the flow, the description comes from a live worker's announcement.
+    Then the inputs are checked only against the announced schema, and the third value is False.
 
     Raises:
         UnknownFlow: Neither this process nor a live worker knows the flow.
+        InvalidInput, UnstorableValue: The inputs do not fit the flow, or are not JSON data.
     """
     from perdure.flows.rounds import registry  # Loads flows, which reads do not need.
 
@@ -336,10 +348,10 @@ def _fitting(
 ) -> dict[str, Any]:
     """Return a flow's first description that accepts these inputs.
 
-    During a rollout live workers announce different versions of the flow.
+    During a rollout, live workers announce different versions of the flow.
 
     Raises:
-        InvalidInput: No description accepts the inputs.
+        InvalidInput: No description accepts the inputs. It is the error of the first description.
     """
     refusals = []
     for description in descriptions:
@@ -353,10 +365,10 @@ def _fitting(
 
 
 def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
-    """Return a submission's goal, empty if none is needed.
+    """Return a submission's goal. It is empty if no goal is passed and the flow needs none.
 
     Raises:
-        InvalidInput: The flow needs a goal.
+        InvalidInput: No goal is passed, but the flow needs one.
     """
     if goal is None and description.get("needs_goal", True):
         raise InvalidInput(
@@ -367,7 +379,7 @@ def _goal(flow: str, goal: str | None, description: Mapping[str, Any]) -> str:
 
 
 def _check_id(run_id: object) -> None:
-    """Raise InvalidInput unless a run can have this id."""
+    """Raise InvalidInput unless this is a text that a run can have as its id."""
     if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id) or run_id.endswith(OWN_KEYS):
         raise InvalidInput(
             f"{run_id!r} cannot be a run id; expected at most 200 of "
@@ -379,7 +391,12 @@ def _check_id(run_id: object) -> None:
 def _refusal(
     reply: str, detail: str, run_id: str, topic: str | None, idempotency_key: str | None
 ) -> Exception:
-    """Return the error for a refused submission, by submit_run.lua's reply."""
+    """Return the error for a reply of submit_run.lua by which no run was stored.
+
+    Args:
+        reply: The first word of the reply. It is neither ``ok`` nor ``existing``.
+        detail: The second word: the id of the run that prevents the submission, or a damaged key.
+    """
     match reply:
         case "exists":
             return run_exists(run_id)

@@ -18,7 +18,7 @@ def topic_of(thread: str, owner: str | None = None) -> str:
     """Return the topic that a thread's live run holds.
 
     Args:
-        owner: the owner of the thread over HTTP. None: a thread of no owner.
+        owner: the caller over HTTP who owns the thread. None: the thread has no owner.
 
     Raises:
         InvalidInput: the name of the thread is not valid.
@@ -40,8 +40,8 @@ def _decode_messages(data: Any) -> list[ThreadMessage]:
 def conversation(session: Session, thread: str) -> list[ThreadMessage]:
     """Return a thread's messages and answers, oldest first.
 
-    They come from the thread's newest 100 runs, back to the first run that was deleted or has
-    expired. A thread without messages returns an empty list.
+    The messages come from the thread's newest 100 runs. They begin after the newest run that
+    was deleted or has expired. For a thread without messages, the list is empty.
     """
     return messages_of(session, topic_of(thread))
 

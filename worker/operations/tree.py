@@ -1,6 +1,7 @@
 """Reads of a tree of runs.
 
-Most children of the same flow and status are only counted. A deletion needs the ids of all runs.
+A tree lists some children of the same flow and status, and counts the others. A deletion needs the
+ids of all runs below a run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class TreeReader:
 
     Args:
         store: the state server.
-        width: the number of listed children of one run, per flow and status.
+        width: the maximum number of listed children of one run, per flow and status.
     """
 
     def __init__(self, store: Store, width: int) -> None:
@@ -40,8 +41,11 @@ class TreeReader:
     def read(self, record: Record, depth: int) -> RunTree:
         """Return a run with ``depth`` generations below it.
 
+        A child that cannot be read is counted in ``more`` with the status ``damaged``. Children of
+        the deepest generation are neither read nor counted.
+
         Raises:
-            DamagedRun: The run cannot be read.
+            DamagedRun: The run itself cannot be read.
         """
         run, fields = Run.of(record), record.fields
         if depth == 0:
@@ -63,7 +67,10 @@ class TreeReader:
         return RunTree(**vars(run), children=children, more=counts, not_read=len(rest))
 
     def _chosen(self, ids: list[str]) -> tuple[list[str], Counter[tuple[str, str]]]:
-        """Return the ids of the children to list, and counts of the others per flow and status."""
+        """Return the ids of the children to list, and counts of the others per flow and status.
+
+        Deleted and expired children are neither listed nor counted.
+        """
         listed: list[str] = []
         kinds: Counter[tuple[str, str]] = Counter()
         for child, fields in _fields_of(self._store, ids, KIND):
@@ -85,9 +92,9 @@ def _kind_of(fields: Mapping[str, str]) -> tuple[str, str]:
 
 
 def ids_below(store: Store, run_id: str) -> list[str]:
-    """Return the ids of all runs below a run.
+    """Return the ids of all runs below a run, each after the id of its parent.
 
-    Each comes after its parent. Runs that have been deleted, or have expired, are left out.
+    Runs that have been deleted, or have expired, are left out.
     """
     found = [run_id]
     for each in found:  # grows
@@ -98,7 +105,7 @@ def ids_below(store: Store, run_id: str) -> list[str]:
 
 
 def live_among(store: Store, ids: list[str]) -> list[tuple[str, str]]:
-    """Return id and status of each run that is live."""
+    """Return id and status of each run in ``ids`` that has not ended. Damaged runs are left out."""
     live = []
     for run_id, fields in _fields_of(store, ids, KIND):
         _, status = _kind_of(fields)
@@ -110,7 +117,7 @@ def live_among(store: Store, ids: list[str]) -> list[tuple[str, str]]:
 def _fields_of(
     store: Store, ids: list[str], names: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each run's id and fields, read in batches."""
+    """Yield each run's id and fields, read in batches. A run that is gone has no fields."""
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
         yield from zip(batch, store.reads.many_fields(batch, names), strict=True)

@@ -1,7 +1,8 @@
 """Checks of a client's arguments before they are sent.
 
 Each check raises InvalidInput with the argument's name, the expected and the actual value. A text
-that is not valid Unicode raises UnstorableValue.
+that is not valid Unicode raises UnstorableValue. The checks of a client's own arguments
+(``settings`` and ``app``) raise InvalidSettings.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
 
 
 def text(value: object, name: str) -> None:
-    """Raise InvalidInput unless a client's argument is a text."""
+    """Raise InvalidInput unless this is a text."""
     if not isinstance(value, str):
         raise wrong(name, "a text", value)
     storable(value, name)
@@ -76,10 +77,10 @@ def optional_texts(**values: object) -> None:
 
 
 def notes(**values: object) -> None:
-    """Raise InvalidInput unless each note is a short text or None.
+    """Raise InvalidInput unless each argument is None or a text of at most 16 KiB.
 
-    A note tells who requested something, and why. It is stored with the run, and every read of the
-    run carries it.
+    The arguments name a person or a reason (``by``, ``requested_by``, ``reason``). They are stored
+    with the run, and every read of the run returns them. ``by`` must not begin or end with a space.
     """
     optional_texts(**values)
     for name, value in values.items():
@@ -103,9 +104,9 @@ def submitter(value: object, name: str = "submitted_by") -> None:
 
 
 def names(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a list of texts or None.
+    """Raise InvalidInput unless this is a list or tuple of texts, or None.
 
-    A single text is refused, because it would be read character by character.
+    A single text is not valid, because it would be read character by character.
     """
     if value is not None and not (
         isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
@@ -116,7 +117,7 @@ def names(value: object, name: str) -> None:
 def mapping(value: object, name: str, of_texts: bool = False) -> None:
     """Raise InvalidInput unless this is a mapping with text keys, or None.
 
-    If ``of_texts`` is set, the values must be texts too.
+    If ``of_texts`` is True, the values must be texts too.
     """
     if value is None:
         return
@@ -128,10 +129,7 @@ def mapping(value: object, name: str, of_texts: bool = False) -> None:
 
 
 def budgets(value: object, name: str) -> dict[str, float]:
-    """Validate budget amounts and return them by budget name.
-
-    The result is empty if the argument is None.
-    """
+    """Validate the amounts of budgets, and return them by budget name. None gives an empty dict."""
     mapping(value, name)
     return check_budgets(value, name) if isinstance(value, Mapping) else {}
 
@@ -139,8 +137,8 @@ def budgets(value: object, name: str) -> dict[str, float]:
 def key(value: object, name: str = "idempotency_key") -> None:
     """Raise InvalidInput unless this is an idempotency key or None.
 
-    An empty key is refused. It often comes from an unset variable, and would merge all submissions
-    into one run.
+    An empty key is not valid. It often comes from an unset variable, and all submissions with it
+    would become one run.
     """
     optional_texts(**{name: value})
     if value == "":
@@ -170,7 +168,8 @@ def signal(name: object) -> None:
 def topic(value: object, over_http: bool = False) -> None:
     """Raise InvalidInput unless this is a topic or None.
 
-    Without HTTP, the topic may have the name of its owner and a slash in front.
+    Args:
+        over_http: If False, the topic may begin with the name of its owner and a slash.
     """
     pattern = TOPIC if over_http else OWNED_TOPIC
     if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
@@ -190,9 +189,13 @@ def thread(value: object) -> None:
 
 
 def recipient(run_id: object, topic_name: object, keep: object) -> None:
-    """Raise InvalidInput unless a signal has one recipient, a run or a topic.
+    """Raise InvalidInput unless a signal has exactly one recipient, a run or a topic.
 
-    Only a signal to a topic may have ``keep``, the seconds for which it is kept.
+    Args:
+        run_id: The id of the run, or None.
+        topic_name: The topic, or None.
+        keep: Seconds for which the signal may wait for a run that takes the topic, at most 30 days.
+            It must be None for a signal to a run.
     """
     if (run_id is None) == (topic_name is None):
         raise InvalidInput("a signal needs a run_id or a topic, and not both")
@@ -207,15 +210,15 @@ def recipient(run_id: object, topic_name: object, keep: object) -> None:
 def nonce(value: object) -> None:
     """Raise InvalidInput unless this is a nonce or None.
 
-    The nonce identifies a submission that is sent again. A short one could be guessed, and with it
-    another caller's run.
+    The nonce identifies a submission that is sent again. Who guesses the nonce of another caller's
+    submission gets that caller's run, so a short nonce is not valid.
     """
     if value is not None and not (isinstance(value, str) and NONCE.fullmatch(value)):
         raise wrong("nonce", "letters and digits, from 16 to 64 of them, or None", value)
 
 
 def is_run_id(value: object) -> bool:
-    """Return whether a text has a run id's form.
+    """Return whether a text has the form of a run id.
 
     Raises:
         InvalidInput: The value is not a text.
@@ -226,13 +229,17 @@ def is_run_id(value: object) -> bool:
 
 
 def step(value: object) -> None:
-    """Raise InvalidInput unless this is a step's number."""
+    """Raise InvalidInput unless this is the number of a step: a whole number from 0."""
     if type(value) is not int or value < 0:
         raise wrong("step", "a whole number from 0", value)
 
 
 def status(value: object, name: str = "status") -> RunStatus | None:
-    """Return a status argument as a run status, or None."""
+    """Return a status argument as a RunStatus. None stays None.
+
+    Raises:
+        InvalidInput: The argument is not the name of a status.
+    """
     if value is None or isinstance(value, RunStatus):
         return value
     if not isinstance(value, str) or value not in {each.value for each in RunStatus}:
@@ -241,30 +248,30 @@ def status(value: object, name: str = "status") -> RunStatus | None:
 
 
 def limit(value: object) -> None:
-    """Raise InvalidInput unless this is a valid maximum number of runs on a page."""
+    """Raise InvalidInput unless this is a whole number from 1 to ``MOST``, such as a page size."""
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("limit", f"a whole number from 1 to {MOST}", value)
 
 
 def depth(value: object) -> None:
-    """Raise InvalidInput unless this is a valid number of generations."""
+    """Raise InvalidInput unless this is a number of generations, from 1 to 32."""
     if type(value) is not int or not 1 <= value <= MOST_GENERATIONS:
         raise wrong("depth", f"a whole number from 1 to {MOST_GENERATIONS}", value)
 
 
 def width(value: object) -> None:
-    """Raise InvalidInput unless this is a valid width of a tree.
+    """Raise InvalidInput unless this is a valid width of a tree: a whole number from 1 to ``MOST``.
 
-    The width is the number of children of the same flow and status to list.
+    The width is the maximum number of listed children of the same flow and status.
     """
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("width", f"a whole number from 1 to {MOST}", value)
 
 
 def look(value: object) -> None:
-    """Raise InvalidInput unless this is a valid maximum number of runs to read for one page.
+    """Raise InvalidInput unless this is None or a whole number from 1.
 
-    None means no maximum.
+    It is the maximum number of runs to read for one page. None means no maximum.
     """
     if value is not None and (type(value) is not int or value < 1):
         raise wrong("look", "a whole number from 1, or None", value)
@@ -274,7 +281,11 @@ def cursor(value: object) -> tuple[str, str] | None:
     """Parse the cursor of a page of runs.
 
     Returns:
-        The order of the page (``RunFilter.order``) and the position in it. None for the beginning.
+        The order of the list (``RunFilter.order``) and the position in the list. None if the cursor
+            is None: the page is the first.
+
+    Raises:
+        InvalidInput: The cursor is not valid.
     """
     if value is None:
         return None
@@ -289,8 +300,12 @@ def offset(value: object) -> tuple[int, str]:
     """Parse the cursor of a page of children.
 
     Returns:
-        Number of children before the page, and the id of the last child before it. The id is empty
-        for the beginning, and in a cursor of an earlier version.
+        The number of children before the page, and the id of the last child before the page. The id
+            is empty if a cursor of an earlier version has none. If the cursor is None, the page is
+            the first: the number is 0, and the id is empty.
+
+    Raises:
+        InvalidInput: The cursor is not valid.
     """
     if value is None:
         return 0, ""
@@ -304,8 +319,13 @@ def inbox_cursor(value: object) -> tuple[tuple[int, str], str, str] | None:
     """Parse the cursor of an inbox page, which names the last run of the previous page.
 
     Returns:
-        Time (ms) since which that run has waited, and its id. Then the positions at which its
-        window begins and ends (empty if the cursor has none). None for the beginning.
+        The entry of that run: the time (ms) since which it has waited, and its id. Then the
+            positions at which the window of the page begins and ends (``WaitingRuns``). They are
+            empty if the cursor has none. None instead of all three if the cursor is None: the page
+            is the first.
+
+    Raises:
+        InvalidInput: The cursor is not valid.
     """
     if value is None:
         return None
@@ -339,9 +359,12 @@ def flag(value: object, name: str) -> None:
 
 
 def timeout(value: object) -> float | None:
-    """Return a timeout (a number, a timedelta or None) in seconds. None stays None.
+    """Return a timeout in seconds. A timedelta is converted, and None stays None.
 
-    A negative timeout has expired already.
+    A negative timeout is valid: it has expired already.
+
+    Raises:
+        InvalidInput: The timeout is neither a number, nor a timedelta, nor None.
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -356,11 +379,14 @@ def moment_before(older_than: object, now: object) -> datetime | None:
     """Return the time that is ``older_than`` before ``now``.
 
     Args:
-        older_than: A timedelta, or None.
+        older_than: A timedelta that is not negative, or None.
         now: An aware datetime. None means this machine's time.
 
     Returns:
         The time, or None if ``older_than`` is None.
+
+    Raises:
+        InvalidInput: An argument is not valid, or the time is outside the calendar.
     """
     if now is not None and (not isinstance(now, datetime) or now.tzinfo is None):
         raise wrong("now", "an aware datetime, or None", now)
@@ -385,7 +411,7 @@ def settings(value: object) -> None:
 
 
 def app(value: object, url: object, settings: object) -> None:
-    """Raise InvalidSettings if an app comes with URL or settings."""
+    """Raise InvalidSettings if ``app`` is not None, and ``url`` or ``settings`` is not None."""
     if value is not None and (url is not None or settings is not None):
         raise InvalidSettings(
             "app cannot be combined with url or settings: the app has its own state server, "
@@ -394,14 +420,18 @@ def app(value: object, url: object, settings: object) -> None:
 
 
 def wrong(name: str, expected: str, value: object) -> InvalidInput:
-    """Return the error for an argument with a wrong value."""
+    """Return the InvalidInput for an argument with a wrong value.
+
+    Args:
+        expected: The valid values, as words that follow "should be".
+    """
     return InvalidInput(
         f"{name} should be {expected}; it is {reprlib.repr(value)} ({type(value).__name__})"
     )
 
 
 def pauses(before: object, after: object) -> None:
-    """Raise InvalidInput unless both arguments are lists of node names, or None."""
+    """Raise InvalidInput unless each argument is None or a list of node names."""
     names(before, "interrupt_before")
     names(after, "interrupt_after")
 
@@ -413,7 +443,7 @@ def options(
     submission_nonce: object,
     limits: object,
 ) -> None:
-    """Raise InvalidInput unless a submission's or fork's options are valid."""
+    """Raise InvalidInput unless these options of a submission or fork are valid."""
     mapping(run_labels, "labels", of_texts=True)
     submitter(submitted_by)
     key(idempotency_key)

@@ -1,9 +1,11 @@
 """WaitingRuns: the runs that wait for a person, longest wait first, from a bounded read.
 
-The indexes are ordered by submission, and no run waits since before it was submitted. So a read can
-end at the first run that was submitted after the wait of the next result began. With very many
-waiting runs, it could still read all of them. So one read ends after ``LOOKED_AT`` runs, its
-*window*. The next page continues after the window.
+The indexes are ordered by the time of submission. No run began to wait before it was submitted. So
+all runs that are read later began to wait after the submission time of the last run that was read.
+A run that began to wait before that time is a result at once.
+
+With very many waiting runs, a read could still reach all of them. So one read ends after
+``LOOKED_AT`` runs. These runs are its *window*. The next page continues after the window.
 """
 
 from __future__ import annotations
@@ -31,14 +33,18 @@ class WaitingRuns:
     """One window of runs that wait for a person.
 
     Args:
-        submitted_by: only the runs of this submitter.
-        below: only runs below this one. Then the window has no bound.
+        submitted_by: only the runs of this submitter. None: the runs of all submitters.
+        below: only runs below this run. Then the window has no bound. None: all runs.
         start: the position ("score:id") after which the window begins. Empty: the beginning.
-        end: the position at which the window ends, if an earlier page has read all of it.
+        end: the position at which the window ends, if an earlier page has read the whole window.
+            Empty: the window ends after ``LOOKED_AT`` runs.
 
     Attributes:
-        end: the position at which the window ends. Empty while it is not known.
-        is_last: whether no run comes after the window. It is known once all entries are read.
+        start: see the argument.
+        end: the position at which the window ends. Empty while it is not known, or if no run comes
+            after the window.
+        is_last: whether no run comes after the window. It is valid only after all entries were
+            read.
     """
 
     def __init__(
@@ -77,8 +83,8 @@ class WaitingRuns:
     def _batches(self) -> Iterator[tuple[list[Entry], float]]:
         """Yield the window's runs in batches, first submitted first.
 
-        Each batch comes with a time (ms): all runs of later batches were submitted at this time or
-        after it. It is infinite for the last batch.
+        Each batch comes with a time (ms). All runs of later batches were submitted at this time or
+        after it. The last batch comes with infinity.
         """
         after, count, left = self.start, FIRST, self._most
         while True:
@@ -110,7 +116,10 @@ class WaitingRuns:
         return LOOKED_AT if self._below is None else 10**9
 
     def _waiting(self, listed: Sequence[tuple[str, float]]) -> list[Entry]:
-        """Return the listed runs that wait for a person and fit ``submitted_by`` and ``below``."""
+        """Return the listed runs that wait for a person and match the arguments of this object.
+
+        A damaged run without a phase is returned too.
+        """
         names = ["updated_at", "phase", "submitted_by", "root", "parent"]
         fields_of = self._store.reads.many_fields([run_id for run_id, _ in listed], names)
         found: dict[Entry, dict[str, str]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.worker.domain.tree_spending import from_millionths
+from perdure.worker.domain.tree_amounts import from_millionths
 from perdure.worker.presentation.text import (
     duration,
     parked_text,

@@ -1,4 +1,4 @@
-"""Messages that Celery's consumer has received, and the requests that it makes from them.
+"""Messages that Celery's consumer has received, and Celery's requests for these messages.
 
 Private parts used: ``virtual.QoS._delivered``; ``virtual.Message._decoded_cache``;
 ``virtual.Transport._deliver`` and ``_callbacks``; ``Producer._publish`` (compared, not called);
@@ -16,7 +16,10 @@ from kombu.transport import virtual
 
 
 class DecodedMessage(virtual.Message):  # type: ignore[misc]
-    """A kombu message whose payload may hold the decoded body, under ``content``."""
+    """A kombu message that takes its decoded body from the key ``content`` of its payload.
+
+    If the payload has no such key, kombu decodes the body as usual.
+    """
 
     def __init__(self, payload: Any, channel: Any = None, **options: Any) -> None:
         super().__init__(payload, channel=channel, **options)
@@ -27,8 +30,8 @@ def forget_delivery(message: Any) -> bool:
     """Make kombu forget that it delivered a message, so that it will not requeue the message.
 
     Returns:
-        False if the transport has no record of the message. Only kombu's virtual transports keep
-        such records.
+        True if kombu had a record of the delivery. Only kombu's virtual transports keep such
+        records.
     """
     qos = getattr(message.channel, "qos", None)
     delivered = getattr(qos, "_delivered", None)
@@ -39,17 +42,24 @@ def forget_delivery(message: Any) -> bool:
 
 
 def has_consumer(transport: Any, queue: str) -> bool:
-    """Return whether a consumer of this transport takes the messages of a queue."""
+    """Return whether a consumer of this transport consumes a queue.
+
+    The result is False if ``transport`` is None.
+    """
     return transport is not None and queue in transport._callbacks
 
 
 def deliver(transport: Any, message: Mapping[str, Any], queue: str) -> None:
-    """Deliver a message to a consumer, as if the broker had sent it."""
+    """Deliver a message to the consumer of a queue, as if the broker had sent it."""
     transport._deliver(message, queue)
 
 
 def set_request_attribute(request: Any, name: str, value: Any) -> None:
-    """Set an attribute that ``task.request`` will have while the task runs."""
+    """Set an attribute that ``task.request`` will have while the task runs.
+
+    Args:
+        request: Celery's request for the message.
+    """
     request._request_dict[name] = value
 
 
@@ -60,9 +70,9 @@ def set_decoded_body(request: Any, payload: Any) -> None:
 
 
 def last_publish_function() -> Callable[..., Any]:
-    """Return kombu's last function through which each published message goes.
+    """Return ``Producer._publish``, the last function of kombu that each message passes through.
 
-    Tracing libraries replace it.
+    Tracing libraries replace this function.
     """
     function: Callable[..., Any] = Producer._publish
     return function

@@ -22,20 +22,24 @@ else:
 
 
 class ReturningQoS(virtual.QoS):  # type: ignore[misc]
-    """kombu's QoS that returns unacknowledged messages to their queues if the broker replies."""
+    """A QoS of kombu that requeues unacknowledged messages only if the broker replies."""
 
     def answers(self) -> bool:
         """Return whether the Redis broker replies now."""
         raise NotImplementedError
 
     def dropped(self, messages: int) -> None:
-        """Report how many messages could not be returned."""
+        """Handle that messages could not be requeued. A subclass may report their number."""
 
     def restore_unacked(self) -> list[Any]:
-        """Return a worker's unacknowledged messages to their Redis queues.
+        """Requeue a worker's unacknowledged messages. Drop them if the broker does not reply.
 
-        While the broker is silent, kombu would wait for each message, and then write the messages
-        to a file. Here, messages that cannot be returned are dropped. The result is always empty.
+        While the broker does not reply, kombu would wait for each message, and then write the
+        messages to a file. Here, messages that cannot be requeued are dropped, and ``dropped`` is
+        called.
+
+        Returns:
+            An empty list, so that kombu writes no file.
         """
         self._flush()
         if not self._delivered:
@@ -50,24 +54,31 @@ class ReturningQoS(virtual.QoS):  # type: ignore[misc]
         return []
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Reject a received message. ``requeue`` it only if the Redis broker replies."""
+        """Reject a received message. ``requeue`` is ignored if the Redis broker does not reply."""
         super().reject(delivery_tag, requeue and self.answers())
 
 
 class HookedChannel(KombuChannel):  # type: ignore[misc]
-    """Mixin for kombu's Redis channels, plain or Sentinel, with hooks for private methods."""
+    """Mixin for kombu's Redis channels, plain or Sentinel, with hooks for private methods.
+
+    A subclass implements ``popped`` and ``is_own``.
+    """
 
     #: The queues that the pending BRPOP names.
     _waits_for: frozenset[str] = frozenset()
 
     def popped(self, reply: Any) -> Any:
-        """Return the reply of BRPOP that kombu shall read, or None for no message."""
+        """Return the BRPOP reply that kombu is to read.
+
+        A subclass may return None in place of a reply, so that kombu sees no message.
+        """
         raise NotImplementedError
 
     def is_own(self, queue: str) -> bool:
-        """Return whether a queue is an own queue: one for rounds.
+        """Return whether a queue is one of Perdure's queues for rounds.
 
-        Perdure pushes all messages of such a queue to its Redis list. kombu routes none to it.
+        Perdure itself pushes all messages of such a queue to the Redis list of the queue. kombu
+        routes no message to it.
         """
         raise NotImplementedError
 
@@ -83,12 +94,12 @@ class HookedChannel(KombuChannel):  # type: ignore[misc]
         super()._brpop_start(timeout)
 
     def _basic_cancel(self, consumer_tag: str) -> Any:
-        """Cancel the pending BRPOP when the last consumer stops.
+        """Stop a consumer. If it was the last one, cancel the pending BRPOP too.
 
-        kombu would leave it pending, and a message popped now would stay with a worker that shuts
-        down until its last round is over. If a message of an own queue arrives while the connection
-        closes, the sweep sends it again. A message of another queue would be lost, so kombu's
-        behaviour is kept if the BRPOP names other queues as well.
+        kombu would leave the BRPOP pending. A worker that shuts down would then keep a message that
+        arrives now until its last round is over. If a message of a queue for rounds arrives while
+        the connection closes, the sweeper sends it again. A message of another queue would be lost.
+        So the BRPOP is left pending if it names another queue as well.
         """
         answer = super()._basic_cancel(consumer_tag)
         popping = self._in_poll
@@ -103,29 +114,34 @@ class HookedChannel(KombuChannel):  # type: ignore[misc]
     def _size(self, queue: str) -> int:
         """Return how many messages wait in a Redis queue.
 
-        This uses one plain command. kombu would use a transaction, which a full server refuses.
+        This uses one plain command. kombu would use a transaction, which a full server rejects.
         """
         with self.conn_or_acquire() as client:
             return int(client.llen(queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        """Write kombu's binding of a queue to Redis, but not for a queue of rounds (``is_own``).
+        """Write kombu's binding of a queue to Redis, except for a queue for rounds (``is_own``).
 
-        A full server would refuse the write.
+        A full server would reject the write.
         """
         if not self.is_own(queue):
             super()._queue_bind(exchange, routing_key, pattern, queue)
 
 
 class HookedSentinelChannel(redis.SentinelChannel):  # type: ignore[misc]
-    """kombu's Sentinel channel, with a client and a connection pool that the subclass makes."""
+    """kombu's Sentinel channel. A subclass creates its Sentinel client and its connection pool."""
 
     def sentinels(self) -> Any:
-        """Return a client of all Sentinels. kombu closes it."""
+        """Return a new client of all Sentinels. kombu closes it."""
         raise NotImplementedError
 
     def pool_over(self, sentinels: Any, options: dict[str, Any]) -> Any:
-        """Return a pool of connections to the master that these Sentinels name."""
+        """Return a pool of connections to the master that the Sentinels report.
+
+        Args:
+            sentinels: The client of the Sentinels (``sentinels``).
+            options: kombu's options for a connection.
+        """
         raise NotImplementedError
 
     def _sentinel_managed_pool(self, asynchronous: bool = False) -> Any:

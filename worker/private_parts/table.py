@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 
 class PrivatePart(NamedTuple):
-    """A private attribute of a class of Celery or kombu, on which Perdure relies.
+    """A private attribute of a class of Celery or kombu that Perdure needs.
 
     Attributes:
         owner: The class, as ``module:Class``.
         name: The name of the attribute.
         use: The feature of Perdure that needs the attribute, a key of ``USES``.
-        parameters: The parameters of a method. None for an attribute of instances.
+        parameters: The names of a method's parameters. None for an attribute that is not a method.
     """
 
     owner: str
@@ -29,7 +29,7 @@ class PrivatePart(NamedTuple):
 
     @property
     def library(self) -> str:
-        """The package that defines the part."""
+        """The package that defines the part: ``celery`` or ``kombu``."""
         return self.owner.partition(".")[0]
 
 
@@ -94,13 +94,16 @@ def changed_parts(use: str | None = None) -> list[PrivatePart]:
     """Return the parts that the installed Celery and kombu lack, or have with other parameters.
 
     Args:
-        use: The key of ``USES`` whose parts to check. None checks all parts.
+        use: The key of ``USES`` for which the parts are checked. None checks all parts.
     """
     return [part for part in PARTS if use in (None, part.use) and not _is_there(part)]
 
 
 def explained(parts: list[PrivatePart]) -> str:
-    """Return a sentence about changed private parts: versions, names, and effects on a worker."""
+    """Return a sentence about changed private parts, for the log and the doctor.
+
+    It has the versions of the libraries, the names of the parts, and the effects on a worker.
+    """
     libraries = sorted({part.library for part in parts})
     versions = " and ".join(f"{library} {version(library)}" for library in libraries)
     names = ", ".join(map(str, parts))

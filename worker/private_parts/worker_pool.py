@@ -15,16 +15,17 @@ logger = logging.getLogger("perdure.processes")
 
 
 class PartialResults:
-    """Keeps a worker's half-read results when its event loop is reset.
+    """The results of child processes that a worker has read in part when its event loop is reset.
 
-    A child process writes each result to a pipe. The event loop (kombu's Hub) reads it with a
-    generator, which waits between the parts. On a lost connection, Celery 5.7 resets the event
-    loop, and the generator is lost. The next reader takes the middle of the result for the
-    beginning of another result, and the worker ends with an UnpicklingError, or hangs.
+    A child process writes each result to a pipe. The event loop (kombu's Hub) reads a result with a
+    generator, which waits between the parts of the result. On a lost connection, Celery 5.7 resets
+    the event loop, and the generator is lost. The next generator takes the middle of the result for
+    the beginning of another result, and the worker ends with an UnpicklingError, or hangs. This
+    class keeps the generators, so that they read the rest of their results.
     """
 
     def __init__(self, hub: Any, pool: Any) -> None:
-        """Keep a pool's half-read results from now on.
+        """Replace the ``reset`` of the event loop by one that keeps partly read results.
 
         Args:
             hub: The event loop of the worker.
@@ -47,9 +48,10 @@ class PartialResults:
         self._read_on()  # for a worker that ends without another event loop
 
     def restore(self) -> None:
-        """Read the rest of the results that were half read when the event loop was reset.
+        """Read the rest of the results that were partly read when the event loop was reset.
 
-        The pool must have registered its pipes with the event loop.
+        The pool must have registered its pipes with the event loop before. Results of processes
+        that have ended since then are not read.
         """
         if self._kept:
             logger.info("results of child processes that are read on: %d", len(self._kept))
@@ -65,8 +67,8 @@ class PartialResults:
 def replace_thread_executor(pool: Any, make: Callable[[], ThreadPoolExecutor]) -> None:
     """Replace the executor of Celery's thread pool by the result of ``make``.
 
-    The pool must not have threads yet. Other pools are left alone, and so is an executor that is
-    not Celery's.
+    The pool must not have threads yet. Nothing happens if the pool is not a thread pool, or if its
+    executor is not the one that Celery made.
     """
     if type(getattr(pool, "executor", None)) is ThreadPoolExecutor:
         pool.executor.shutdown()

@@ -1,1 +1,1 @@
-"""The parts of a worker process inside Celery: assembled once per process, installed on an app."""
+"""The parts of a worker process inside Celery: built once per process, added to a Celery app."""

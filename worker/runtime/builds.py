@@ -1,7 +1,7 @@
-"""The build of a flow: a short text that differs if the code of two workers differs.
+"""The build of a flow: a short text that differs between workers with different code.
 
-A run stores the build whose code made its last commit. If a worker's code does not fit the run, the
-build shows whether another worker's code may fit, and which worker has that code
+A run stores the build of the code that made its last commit. If a worker's code does not fit the
+run, the build shows whether another worker's code may fit, and which worker has that code
 (docs/internals/decisions/0073-a-run-waits-for-code-that-fits.md).
 """
 
@@ -31,17 +31,17 @@ _VARIABLE = re.compile(r"(?:environ(?:\.get\(|\[)|getenv\()\s*[\"'](\w+)[\"']")
 def builds_of(
     flows: Mapping[str, Callable[[], Flow]], modules: Sequence[str] = (), given: str = ""
 ) -> dict[str, str]:
-    """Return the build of each flow, by name.
+    """Return the build of each flow, by flow name.
 
     A build is a digest of the flow's source files, of the environment variables that these files
     name, and of the version of Perdure. Call this function when the flows are loaded, because the
     files may be replaced while the worker runs.
 
     Args:
-        flows: a factory for each flow, by name.
-        modules: the modules that register flows. They count as the code of a flow whose own code
-            has no known place, such as a graph or a YAML file.
-        given: the setting ``build``, which is then the build of every flow. ``""`` if it is unset.
+        flows: a function that makes each flow, by flow name.
+        modules: the modules that register flows. They count as the code of a flow whose own code is
+            not in a module of the project, such as a graph or a YAML file.
+        given: the setting ``build``. It is then the build of every flow. Empty if it is unset.
     """
     digests: dict[frozenset[Path], str] = {}
     builds = {}
@@ -64,7 +64,11 @@ def _digest_of(files: Iterable[Path]) -> str:
 
 
 def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
-    """Return a flow's source files, those of ``modules`` if the flow's own code has no place."""
+    """Return the source files of a flow.
+
+    Args:
+        modules: the modules to use if no module of the project has the flow's own code.
+    """
     files: set[Path] = set()
     seen: set[str] = set()
     for module in _modules_of(flow) or modules:
@@ -75,7 +79,7 @@ def _files_of(flow: Flow, modules: Sequence[str]) -> frozenset[Path]:
 
 
 def _modules_of(flow: Flow) -> list[str]:
-    """Return the modules with a flow's code, without those of Perdure and of Python itself."""
+    """Return the modules that have a flow's code, without modules of Perdure and of Python."""
     written = [*type(flow).__mro__, getattr(type(flow), "function", None)]
     names = (str(getattr(each, "__module__", "")) for each in written)
     return [name for name in dict.fromkeys(names) if _is_of_project(name)]
@@ -89,10 +93,15 @@ def _is_of_project(module: str) -> bool:
 
 
 def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
-    """Add the source files of the top-level module ``top`` to ``files``.
+    """Add a module's source files to ``files``.
 
-    For a package, these are all its files. For a file, these are the file itself and the files of
-    the modules that it imports. Installed packages, and modules in ``seen``, are left out.
+    The module ``top`` is a top-level module. For a package, these are all its files. For a single
+    file, these are the file and the files of the modules that it imports. Installed packages are
+    left out.
+
+    Args:
+        seen: the top-level modules that were added already. They are left out, and ``top`` is
+            added.
     """
     if top in seen:
         return
@@ -110,9 +119,10 @@ def _add_files(top: str, files: set[Path], seen: set[str]) -> None:
 
 
 def _place_of(top: str) -> tuple[Path | None, list[Path]]:
-    """Return the source file of a top-level module, and its folders if it is a package.
+    """Return the source file of a top-level module, and its directories if it is a package.
 
-    The file is None if there is none, as for some packages.
+    The file is None if there is no Python source file, as in some packages. If the module is not
+    found, the list of directories is empty, too.
     """
     loaded = sys.modules.get(top)
     if loaded is not None:
@@ -135,7 +145,7 @@ def _is_installed(path: Path) -> bool:
 
 @lru_cache
 def _files_below(package: Path) -> frozenset[Path]:
-    """Return the source files of a package. A virtual environment inside it is left out."""
+    """Return the source files of a package. Files of a virtual environment in it are left out."""
     files = (each for each in package.rglob("*.py") if each.is_file() and os.access(each, os.R_OK))
     return frozenset(each for each in files if not _is_installed(each))
 
@@ -146,9 +156,10 @@ def _changed_at(file: Path) -> int:
 
 @lru_cache(maxsize=4096)
 def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
-    """Return a file's digest, and the environment variables that its text names.
+    """Return the digest of a file, and the names of the environment variables in its text.
 
-    ``_changed_at`` is part of the cache's key, so that a changed file is read again.
+    The result is cached. ``_changed_at`` is part of the cache's key, so that a changed file is read
+    again.
     """
     content = file.read_bytes()
     names = _VARIABLE.findall(content.decode("utf-8", "replace"))
@@ -157,7 +168,10 @@ def _read(file: Path, _changed_at: int) -> tuple[bytes, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def _imports(file: Path, _changed_at: int) -> frozenset[str]:
-    """Return the modules that a source file imports. Empty if the file has no valid code."""
+    """Return the top-level modules that a source file imports.
+
+    Empty if the file is not valid Python. The result is cached as in ``_read``.
+    """
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

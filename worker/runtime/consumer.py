@@ -1,4 +1,4 @@
-"""Celery's consumer, changed for Perdure's own app, which runs nothing but rounds."""
+"""Celery's consumer, changed for Perdure's own app, which only runs rounds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ RECONNECT = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
-    """Celery's consumer that reconnects soon, and takes one message at a time in a solo worker."""
+    """Celery's consumer, but with faster reconnection.
+
+    A solo worker receives one message at a time.
+    """
 
     class Blueprint(consumer.Consumer.Blueprint):  # type: ignore[misc]
-        """Celery's steps without DelayedDelivery.
+        """Celery's steps of the consumer, without DelayedDelivery.
 
-        For quorum queues Celery would declare 28 more queues, and as many exchanges, to delay tasks
-        with a countdown. A round that has to wait is in the due set, so Celery never delays rounds.
+        For quorum queues, Celery would declare 28 more queues, and as many exchanges, to delay
+        tasks with a countdown. Rounds have no countdown: a round that has to wait is in the due
+        set.
         """
 
         default_steps = [  # noqa: RUF012 -- as Celery declares it
@@ -43,9 +47,10 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         self._outage = Outage("the broker")
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Connect to the broker, and return the established connection.
+        """Connect to the broker, and return the connection.
 
-        An outage is logged once, not with each attempt.
+        It tries again until the broker answers. An outage is logged at its beginning, once a minute
+        and at its end, not for each attempt.
         """
         connect = conn.ensure_connection
         settings = self.app.perdure.settings
@@ -64,10 +69,10 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         return connected
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Wait two seconds after the broker has refused a connection.
+        """Sleep two seconds after the broker has refused a connection, and then return.
 
-        The password may be wrong, or the virtual host may not exist. Celery connects again after
-        the wait. Without it, Celery would try again five times a second.
+        For example, the password is wrong, or the virtual host does not exist. Celery connects
+        again afterwards. Without the sleep, it would try five times a second.
         """
         super().on_connection_error_before_connected(exc)
         time.sleep(RECONNECT["interval_max"])

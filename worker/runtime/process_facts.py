@@ -1,4 +1,4 @@
-"""Facts that a worker process announces with its heartbeats: version and memory."""
+"""Facts about a worker process that it announces with its heartbeats: version and memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_HELD = 50
 
 @cache
 def version() -> str:
-    """Return the installed version of Perdure, or '' if it runs from a source checkout."""
+    """Return the installed version of Perdure. Empty if it runs from a source checkout."""
     try:
         return installed_version("perdure")
     except PackageNotFoundError:
@@ -22,12 +22,12 @@ def version() -> str:
 
 
 def resident_bytes() -> int | None:
-    """Return the memory of this process and its child processes, in bytes.
+    """Return the resident memory of this process and its child processes, in bytes.
 
-    Memory that processes share counts for each of them.
+    Memory that several processes share counts for each of them.
 
     Returns:
-        The bytes, or None on systems without ``/proc``.
+        None on systems without ``/proc``.
     """
     try:
         return _resident(os.getpid()) + sum(map(_resident, _children(os.getpid())))
@@ -36,7 +36,7 @@ def resident_bytes() -> int | None:
 
 
 def _children(pid: int) -> list[int]:
-    """Return the ids of a process's children. Empty if the system does not report them."""
+    """Return the ids of a process's child processes. Empty if the system does not report them."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return [int(each) for task in tasks for each in (task / "children").read_text().split()]
@@ -45,7 +45,13 @@ def _children(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Return a process's resident bytes, or 0 if the process has just ended."""
+    """Return the resident memory of a process, in bytes.
+
+    It is 0 if the process has ended.
+
+    Raises:
+        OSError: The system does not report the memory.
+    """
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):

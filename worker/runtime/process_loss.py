@@ -1,4 +1,4 @@
-"""Recovery of a dead worker process's rounds, by another process."""
+"""Recovery of the rounds of a worker process that died, by another process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ MOST = 200
 
 
 def release_after_death(engine: Runtime, pid: int) -> list[str]:
-    """Release the leases of a dead worker process of this machine, and requeue its rounds.
+    """End the leases of a dead worker process of this machine, and requeue its rounds.
 
-    If the state server does not answer, the sweep does this once the leases have lapsed.
+    If the state server does not answer, a warning is logged. The sweep then requeues the rounds
+    after the leases have ended by themselves.
+
+    Args:
+        engine: The runtime of this process, which is another one.
+        pid: The id of the dead process.
 
     Returns:
-        The ids of the runs whose leases were released.
+        The ids of the runs whose leases were ended.
     """
     store = engine.store
     name = process_name(pid)
@@ -55,10 +60,11 @@ def release_after_death(engine: Runtime, pid: int) -> list[str]:
 
 
 def _send_again(engine: Runtime) -> None:
-    """Send the messages again that a dead process had received and not yet claimed.
+    """Publish the messages again that a dead process had received but not claimed.
 
     No lease shows which messages these are. So live workers get a moment to claim the messages that
-    they have received. If a worker takes longer, its message is sent twice.
+    they have received. Any message that is still not claimed is published again. If a live worker
+    needs more time, its message is published twice, which does no harm.
     """
     before = engine.store.lists.passed()
     if not before:

@@ -1,4 +1,4 @@
-"""RoundRequest: Celery's record, in the worker's main process, of a round in the pool."""
+"""RoundRequest: the record that Celery's main worker process has of a round in the pool."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DEATHS = (WorkerLostError, Terminated, SystemExit, KeyboardInterrupt)
 
 
 class RoundRequest(Request):  # type: ignore[misc]
-    """A Celery request for a round, which is one of Perdure's two tasks.
+    """A Celery request for one of Perdure's two tasks: a round.
 
-    If the round's child process dies, the round's lease is released at once.
+    If the child process of the round dies, the round's lease is ended at once.
     """
 
     acknowledged: bool
@@ -27,17 +27,18 @@ class RoundRequest(Request):  # type: ignore[misc]
     def revoked(self) -> bool:
         """Return False: Celery must never discard a round as revoked.
 
-        The sweep would send the round's message again with the same id, and Celery would discard it
-        again. So the run would never continue.
+        The sweep would publish the round's message again with the same task id, and Celery would
+        discard the message again. So the run would never continue.
         """
         return False
 
     def on_failure(
         self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
     ) -> None:
-        """Report a round whose task failed or whose process died.
+        """Report a round whose task failed, or whose process died.
 
-        For a dead process one line is logged, and the round's lease is released at once.
+        If the process died, one line is logged, the message is acknowledged, and the round's lease
+        is ended at once. Otherwise Celery's own method reports the failure.
         """
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
@@ -62,12 +63,18 @@ class RoundRequest(Request):  # type: ignore[misc]
             sweeper.release_dead_lease(run_id, epoch, step, self.worker_pid)
 
     def give_back(self) -> None:
-        """Return the message of a round that has not begun to its queue, for another worker."""
+        """Put the message of a round back into its queue, so that another worker receives it.
+
+        The round must not have begun.
+        """
         self.reject(requeue=True)
 
 
 def in_flight() -> list[RoundRequest]:
-    """Return the requests of the rounds that this worker's pool runs now."""
+    """Return the requests of rounds in this worker's pool.
+
+    Rounds that have not begun are left out.
+    """
     # A copy, made in one step: the worker's main thread keeps changing the original.
     requests = list(state.requests.values())
     return [
@@ -78,7 +85,10 @@ def in_flight() -> list[RoundRequest]:
 
 
 def give_back_not_begun() -> None:
-    """Give back all received rounds that have not begun, so that other workers run them."""
+    """Put the messages of all received rounds that have not begun back into their queues.
+
+    If such a round is claimed, its claim is released instead.
+    """
     for request in list(state.reserved_requests):
         if isinstance(request, RoundRequest) and request.time_start is None:
             request.give_back()

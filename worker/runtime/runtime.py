@@ -1,7 +1,7 @@
-"""The runtime: everything that one process needs to run rounds. A Celery app with Perdure has one.
+"""The runtime: all parts that one process needs to run rounds. A Celery app with Perdure has one.
 
-It also ends the pool's child processes when their worker is gone. Linux ends them itself. On other
-systems they would wait for ever.
+This module also ends the child processes of the pool when their worker has died. Linux ends them
+itself. On other systems they would wait for ever.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EX_RECYCLE = 0x9B
 
 
 class Runtime(AppConnection):
-    """The parts of a worker process, each built on first use.
+    """The parts of a worker process, each built when it is first used.
 
     The arguments are those of `AppConnection`.
     """
@@ -75,14 +75,15 @@ class Runtime(AppConnection):
         self.fast: Delivery | None = None
 
     def is_leaving(self) -> bool:
-        """Return whether this worker is shutting down."""
+        """Return whether this worker shuts down."""
         return self.drain.is_on()
 
     @cached_property
     def flows(self) -> Mapping[str, Callable[[], Flow]]:
-        """The flows that this worker runs: a factory for each, by flow name.
+        """The flows that this worker runs: a function that makes each flow, by flow name.
 
-        Flows that run shell commands of a run's submitter are included only if they are enabled.
+        Flows that run shell commands are left out unless the settings enable them. Flows that lack
+        something here are left out, too.
         """
         self.find_flows()
         return {
@@ -93,7 +94,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def disabled(self) -> list[str]:
-        """The names of flows with shell commands that this worker's settings do not enable."""
+        """The names of the flows that run shell commands and that the settings do not enable."""
         self.find_flows()
         return [
             name
@@ -103,14 +104,17 @@ class Runtime(AppConnection):
 
     @cached_property
     def lacking(self) -> dict[str, str]:
-        """Why flows cannot run in this worker: a sentence for each, by flow name."""
+        """The reason, as a sentence, for which a flow cannot run in this worker, by flow name.
+
+        Flows that can run are left out.
+        """
         self.find_flows()
         sentences = {name: registry.make(name).missing for name in registry.registered()}
         return {name: sentence for name, sentence in sentences.items() if sentence is not None}
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
-        """The process's heartbeat, which extends its rounds' leases."""
+        """The heartbeat, which extends the leases of rounds."""
         return Heartbeat(
             self._hasty_store, self.settings.heartbeat_seconds, self._lingers, self.stats.flush
         )
@@ -119,8 +123,8 @@ class Runtime(AppConnection):
     def _hasty_store(self) -> Store:
         """The heartbeat's own client of the state server.
 
-        It has a connection of its own and a short timeout, because a stalled connection must cost a
-        heartbeat and not the leases.
+        It has a short timeout. It has connections of its own. So a connection that hangs delays one
+        heartbeat, and no lease is lost.
         """
         patience = min(self.settings.heartbeat_seconds, self.settings.lease_seconds / 4)
         return Store(
@@ -133,16 +137,19 @@ class Runtime(AppConnection):
 
     @cached_property
     def stats(self) -> RoundStats:
-        """The metrics of this process's rounds. The heartbeat writes them."""
+        """The statistics of this process's rounds. The heartbeat writes them."""
         return RoundStats()
 
     def write_stats(self) -> None:
-        """Write the last metrics of rounds before the process ends."""
+        """Write the last statistics of rounds before the process ends."""
         self.stats.flush(self._hasty_store)
 
     @cached_property
     def rounds(self) -> RoundRunner:
-        """The runner that claims, runs and commits this process's rounds."""
+        """The runner of this process's rounds.
+
+        It claims, runs and commits them.
+        """
         return RoundRunner(
             self.store,
             self.publisher,
@@ -163,13 +170,16 @@ class Runtime(AppConnection):
 
     @cached_property
     def callbacks(self) -> Callbacks:
-        """The publisher of the callbacks (``on_end``) of runs that have ended."""
+        """The publisher of ended runs' callbacks (``on_end``)."""
         return Callbacks(self.app, self.store, self.owns_app)
 
     def _lingers(self, lease: Lease) -> None:
-        """Log a round that was cancelled but does not return. ``lease`` is the round's.
+        """Log a round that was cancelled but has not returned.
 
-        If the round has a process of its own, that process ends, so that its slot becomes free.
+        If the round has a process of its own, this process ends now, so that its slot becomes free.
+
+        Args:
+            lease: The lease of the round.
         """
         alone = self.worker_pid not in (None, os.getpid())
         what = (
@@ -186,7 +196,11 @@ class Runtime(AppConnection):
             os._exit(EX_RECYCLE)
 
     def abandon(self) -> None:
-        """Release this ending worker's leases, so that other workers requeue its rounds."""
+        """End the leases of this worker at once, so that other workers requeue its rounds.
+
+        It is for a worker that ends without waiting for its rounds. The announcements stop, too. If
+        the state server does not answer, a warning is logged, and the leases end by themselves.
+        """
         from perdure.worker.runtime.request import in_flight
 
         # A connection of its own: this may run in a signal handler, in the middle of anything.
@@ -206,9 +220,14 @@ class Runtime(AppConnection):
             )
 
     def new_sweeper(self, role: str, pool: str, concurrency: int) -> Sweeper:
-        """Build a sweeper: a thread that requeues overdue runs and announces this worker.
+        """Build a sweeper for this worker, which requeues overdue runs and announces the worker.
 
-        ``role``, ``pool`` and ``concurrency`` (the number of slots) are for the announcement.
+        It is not started. The arguments are for the announcement.
+
+        Args:
+            role: The role of the worker, or ``all``.
+            pool: The name of Celery's pool.
+            concurrency: The number of slots.
         """
 
         # Only workers import this much of Celery.
@@ -250,7 +269,7 @@ class Runtime(AppConnection):
         )
 
     def close(self) -> None:
-        """End the heartbeat, write the last metrics, close connections.
+        """End the heartbeat, write statistics, and close connections.
 
         No round of this runtime may be in progress.
         """
@@ -264,10 +283,12 @@ class Runtime(AppConnection):
 
 
 def engine_of(celery_app: Celery) -> Runtime:
-    """Return the runtime that ``perdure.install`` or ``make_app`` put on a Celery app.
+    """Return the Runtime of a Celery app.
+
+    ``perdure.install`` or ``make_app`` has set it.
 
     Raises:
-        InvalidSettings: ``install`` was not called.
+        InvalidSettings: ``install`` was not called for this app.
     """
     engine = getattr(celery_app, "perdure", None)
     if not isinstance(engine, Runtime):
@@ -282,10 +303,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 def watch_parent(engine: Runtime) -> Any:
-    """Return a receiver that ends a pool process when its worker has ended.
+    """Return a signal receiver that makes a pool process end after its worker has died.
 
-    The receiver is for Celery's signal ``worker_process_init``. The pool solo sends this signal
-    too, from a process that is no child.
+    It is for Celery's signal ``worker_process_init``. Celery also sends this signal with the pool
+    solo, in the worker process itself. Nothing happens there, nor in the processes of a user's app.
     """
 
     def started(**_: Any) -> None:

@@ -26,10 +26,10 @@ QUIET = {"fsync", "maxmemory"}
 
 
 def why_no_rounds(engine: Runtime) -> str | None:
-    """Return why workers of a user's app must not run rounds, or None if they may.
+    """Return why a worker of a user's app must not run rounds. None if it may.
 
-    The doctor's checks decide this. If the state server does not answer, the result is None. The
-    app's own tasks run in either case.
+    The checks of the doctor decide this. If the state server does not answer, a warning is logged
+    and the result is None. The worker runs the app's own tasks in any case.
     """
     try:
         findings = examine(engine)
@@ -51,10 +51,10 @@ def why_no_rounds(engine: Runtime) -> str | None:
 
 
 def check_before_start(engine: Runtime) -> None:
-    """Run the doctor's checks before a worker starts.
+    """Run the checks of the doctor before a worker of Perdure's own app starts.
 
-    The process ends if a check refuses. If the state server does not answer, the worker starts, and
-    waits for the server as usual.
+    Findings are logged. If the state server does not answer, the worker starts, and waits for the
+    server as usual.
 
     Raises:
         SystemExit: Exit code 1, because a finding is ``refused``.

@@ -1,4 +1,4 @@
-"""Unacknowledged messages of rounds after a lost connection to a Redis broker."""
+"""Unacknowledged messages of rounds after a lost connection to the broker."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ logger = logging.getLogger("perdure.processes")
 
 
 def forget_when_connection_is_lost(consumer: Any) -> None:
-    """Make a worker forget unacknowledged messages of rounds when it loses its broker connection.
+    """Make a worker forget unacknowledged messages of rounds after a lost connection.
 
-    A round's message is acknowledged when the round is over. kombu 5.7 tries to return such a
-    message while it closes the lost connection, fails with an AttributeError, and the worker ends.
-    The acknowledgement on the closed channel fails in the same way. Rounds need neither of the two:
-    if a worker dies, the sweep sends the message again. Messages of the app's own tasks are left
-    alone.
+    The message of a round is acknowledged when the round is over. While kombu 5.7 closes a lost
+    connection, it tries to return such a message, fails with an AttributeError, and the worker
+    ends. The acknowledgement on the closed channel fails in the same way. Rounds need neither of
+    the two: if the worker dies, the sweep publishes the message again. Messages of the app's own
+    tasks are not changed.
+
+    Args:
+        consumer: Celery's consumer.
     """
     lost = consumer.on_connection_error_after_connected
 

@@ -1,7 +1,7 @@
 """Rounds in a Celery worker: the tasks, and the worker step that starts the sweeper.
 
-Their installation reads neither the app's configuration nor a server. Only worker processes declare
-the queues of rounds, so a process that only publishes with the app is not affected.
+The installation of rounds reads neither the app's configuration nor a server. Only worker processes
+declare the queues of rounds, so a process that only publishes with the app is not affected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ rounds_logger = logging.getLogger("perdure.rounds")
 
 
 def add_tasks(app: Celery, engine: Runtime) -> None:
-    """Register the two Celery tasks that run the rounds of controllers and executors."""
+    """Register the two Celery tasks that run rounds: one for controllers, one for executors.
+
+    Args:
+        engine: The runtime that runs the rounds.
+    """
 
     def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
         # worker/runtime/fast/request.py sets it, if this worker has a fast path.
@@ -93,7 +97,7 @@ CHECK_CHILDREN_SECONDS = 0.2
 
 
 def install_rounds(engine: Runtime) -> None:
-    """Add Perdure's tasks, worker step and signal receivers to the runtime's Celery app."""
+    """Add Perdure's tasks, worker step and signal receivers to the Celery app of a runtime."""
     app = engine.app
     add_tasks(app, engine)
     app.steps["worker"].add(PerdureStep)
@@ -107,10 +111,10 @@ def install_rounds(engine: Runtime) -> None:
 
 
 def _declare_queues(instance: Any, **_: Any) -> None:
-    """Declare the queues of rounds in a worker process.
+    """Add the queues of rounds to the app of a worker that starts.
 
-    Afterwards Celery reads ``-Q`` and ``-X``, which may name these queues. Without these options
-    the worker consumes all of them.
+    It is a receiver of ``celeryd_init``. Afterwards Celery reads the options ``-Q`` and ``-X``,
+    which may name these queues. Without these options, the worker consumes all of them.
     """
     engine = getattr(instance.app, "perdure", None)
     if not isinstance(engine, Runtime):
@@ -124,7 +128,7 @@ def _declare_queues(instance: Any, **_: Any) -> None:
 
 
 def _write_stats_of(engine: Runtime) -> Callable[..., None]:
-    """Return a signal receiver that writes the round metrics of an ending pool process."""
+    """Return a signal receiver that writes the round statistics of a pool process that ends."""
 
     def write(**_: Any) -> None:
         # Without a state server the worker has run no rounds, and has logged that at its start.
@@ -140,7 +144,7 @@ def _close_lifespans(**_: Any) -> None:
 
 
 def _flush_spans(**_: Any) -> None:
-    """Send the last trace spans of an ending pool process, which would be lost otherwise."""
+    """Send the last tracing spans of a pool process that ends, which would be lost otherwise."""
     flush()
 
 
@@ -154,7 +158,7 @@ def _roles(app: Celery, engine: Runtime) -> list[str]:
 
 
 class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Step of a Celery worker that starts and stops the sweeper and prefetch.
+    """The step of a Celery worker that starts and stops the sweeper and prefetch.
 
     A worker that shuts down remains announced, as draining, until its last round is over.
     """
@@ -170,8 +174,12 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def include_if(self, parent: Any) -> bool:
         """Return whether this Celery worker runs rounds.
 
-        If it runs none, the queues of rounds are removed from the app, since Celery acts on the
-        quorum queues that it knows.
+        It does if it consumes a queue of rounds, and the checks of the doctor permit it. If not,
+        the queues of rounds are removed from the app, because Celery changes its behaviour if it
+        knows quorum queues.
+
+        Raises:
+            SystemExit: The checks do not permit it in a worker of Perdure's own app.
         """
         if _roles(parent.app, self._engine) and self._may_play():
             return True
@@ -182,10 +190,13 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         return False
 
     def _may_play(self) -> bool:
-        """Return whether the doctor's checks permit rounds in this worker.
+        """Return whether the doctor's checks permit rounds here.
 
-        If they do not, a worker of Perdure's own app ends. A worker of a user's app runs only
-        the app's own tasks.
+        In a worker of a user's app that may not run rounds, the reason is logged. The app's own
+        tasks run nevertheless.
+
+        Raises:
+            SystemExit: The checks do not permit rounds in a worker of Perdure's own app.
         """
         from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
 
@@ -204,7 +215,8 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def create(self, parent: Any) -> None:
         """Prepare a worker for rounds before its pool starts.
 
-        The worker consumes the queues of its flow set, and its time limits do not apply to rounds.
+        From now on, the worker also consumes the queues of its flow set, and its time limits for
+        tasks do not apply to rounds.
         """
         self._engine.worker_pid = os.getpid()  # before the pool forks
         if self._engine.owns_app:
@@ -214,9 +226,10 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             exempt_from_time_limits(parent.app)
 
     def _consume_own(self, parent: Any) -> None:
-        """Make the worker also consume the queues of its flow set.
+        """Make the worker consume its flow set's queues.
 
-        Nothing changes if the worker's login at the broker may not use these queues.
+        If the worker's login at the broker may not pop from these queues, that is logged, and
+        nothing changes.
         """
         amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(self._engine.given.prefix)
         own = [
@@ -255,11 +268,14 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         )
 
     def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
-        """Switch prefetch on if this worker can use it. ``lists`` are its queues of rounds.
+        """Switch prefetch on if this worker can use it.
 
-        Rounds must run in this process (pool threads or solo), the broker must be the state server,
-        and the setting ``fetch`` must be on. The worker must consume queues of rounds only, since
+        The setting ``fetch`` must be on, the broker must be the state server, and rounds must run
+        in this process (pool threads or solo). The worker must consume only queues of rounds, since
         prefetched rounds would delay messages of other queues.
+
+        Args:
+            lists: The queues of the roles that the worker consumes.
         """
         own = self._engine.own_queues
         pool, alone = (
@@ -279,8 +295,9 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def register_with_event_loop(self, parent: Any, hub: Any) -> None:
         """Set up the event loop of a prefork worker.
 
-        Celery calls this at the worker's start, and after a lost connection. The worker then checks
-        for dead child processes more often than Celery does, and reads on half-read results.
+        Celery calls this at the start of the worker, and after a lost connection. The worker then
+        checks for dead child processes more often than Celery does, and results of child processes
+        that were only read in part are read to their end.
         """
         if _pool_name(parent) == "prefork":
             if self.partial_results is None:
@@ -291,10 +308,10 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
 
     def close(self, parent: Any) -> None:
-        """Stop prefetching, and give rounds that have not begun to other workers.
+        """Stop prefetching, and give the rounds that have not begun to other workers.
 
-        The event loop has ended, but the consumer still knows the received messages. After this
-        Celery waits for the last round.
+        Celery calls this at a shutdown, when the event loop has ended. The consumer still has the
+        received messages. Afterwards Celery waits for the last round.
         """
         from perdure.worker.runtime.request import give_back_not_begun
 

@@ -1,4 +1,7 @@
-"""The run state in Redis: keys, transitions as Lua scripts, and the only importer of redis."""
+"""The run state in Redis: its keys, and its transitions as Lua scripts.
+
+No other package of ``perdure`` imports redis-py, except through kombu.
+"""
 
 from perdure.worker.errors import AccessDenied, NotReplicated, ServerFull, StoreUnavailable
 from perdure.worker.store.keys import Keys

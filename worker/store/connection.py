@@ -47,8 +47,12 @@ NO_TLS = (
 def hint(url: str, error: Exception) -> str:
     """Return advice about TLS for a failed connection.
 
-    The advice begins with ". ", since it follows an error text. It is empty if the failure does not
-    look like a TLS problem.
+    The advice is appended to an error text, so it begins with ". ". It is empty if the failure does
+    not look like a TLS problem.
+
+    Args:
+        url: the URL of the server.
+        error: the error that Python or redis-py raised.
     """
     text, encrypted = str(error), scheme_of(url).startswith("rediss")
     sentinel = "+sentinel" if is_sentinel(url) else ""
@@ -93,9 +97,9 @@ REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether redis-py's error means denied access.
+    """Return whether an error of redis-py means denied access.
 
-    The login failed, or the user's ACL does not allow the command.
+    Access is denied if the login failed, or if the user's ACL does not allow the command.
     """
     refused = isinstance(
         error,
@@ -138,11 +142,14 @@ REFUSAL_ERRORS = {
 
 
 def refusal_code(error: Exception) -> str | None:
-    """Return the code of a server's refusal, one of ``REFUSALS``.
+    """Return the code of an error reply, if it is one of ``REFUSALS``.
+
+    With these codes, a server refuses many commands until its state changes (``LOADING``,
+    ``READONLY``).
 
     Returns:
-        None if the error of redis-py is something else: no answer, or a refusal of this command
-            alone.
+        The code. None if redis-py's error is no reply (the connection failed), or if the reply has
+        another code.
     """
     for kind, code in REFUSAL_ERRORS.items():
         if isinstance(error, kind):
@@ -154,25 +161,36 @@ def refusal_code(error: Exception) -> str | None:
 
 
 def refusal_of(url: str, error: Exception, code: str) -> tuple[str, str]:
-    """Return a server's refusal and the advice, as sentences.
+    """Return the text of an error reply, and advice.
+
+    The text names the server, too. The two texts are sentences without a period at the end.
 
     Args:
-        code: the result of ``refusal_code``.
+        error: the error reply, as redis-py raised it.
+        code: the result of ``refusal_code`` for ``error``. It must not be None.
     """
     reply = reply_of(error, code)
     return f"the state server at {place_of(url)} refuses for now: {code} {reply}", REFUSALS[code]
 
 
 def reply_of(error: Exception, code: str) -> str:
-    """Return a server's refusal without its code."""
+    """Return the text of a Redis error reply, without its code and period.
+
+    Args:
+        code: the code at the beginning of the reply, such as ``READONLY``.
+    """
     return _reply(error).removeprefix(code).strip().rstrip(".")
 
 
 def shown_refusal(text: str) -> str | None:
-    """Return the refusal in an error text, without addresses.
+    """Return the server's error reply from an error text, without the server's address.
+
+    Args:
+        text: any error text. It may be one that ``refusal_text`` made.
 
     Returns:
-        The code of the refusal, with the advice. None if the text has another error.
+        A sentence with the code of the error reply, and advice. None if the text was not made by
+        ``refusal_text``.
     """
     code = REFUSED.search(text)
     if code is None or code[1] not in REFUSALS:
@@ -181,23 +199,29 @@ def shown_refusal(text: str) -> str | None:
 
 
 def refusal_text(url: str, error: Exception, code: str) -> str:
-    """Return the error text for a server's refusal."""
+    """Return the error text for an error reply.
+
+    It includes advice. The arguments are those of ``refusal_of``.
+    """
     return ". ".join(refusal_of(url, error, code))
 
 
 def _reply(error: Exception) -> str:
-    """Return a server's error reply.
+    """Return the text of a Redis error reply, with its code.
 
-    For a command in a pipeline, redis-py writes the command in front, which is removed here.
+    If the command was in a pipeline, redis-py writes the command before the reply. It is removed
+    here.
     """
     return str(error).rpartition(" of pipeline caused error: ")[2]
 
 
 def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
-    """Return the error for a server that denied access.
+    """Return the AccessDenied for a server that denied access.
 
     Args:
-        what: the refused transition or command, in a word or two.
+        error: the error reply, as redis-py raised it.
+        what: the name of the transition or command that was denied. It is not used if the login
+            failed.
     """
     server = f"the state server at {place_of(url)} refuses the user {user_of(url)!r}"
     if (
@@ -225,10 +249,13 @@ def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
 
 
 class Backoff(ExponentialWithJitterBackoff):
-    """The delay before a command is sent again.
+    """The delay before a failed command is sent again.
 
-    A process that shuts down sends nothing again, so that its shutdown does not wait for the
-    server.
+    The delay grows exponentially, with jitter. A process that shuts down sends no command again, so
+    that its shutdown does not wait for the server.
+
+    Args:
+        leaves: returns whether this process is shutting down.
     """
 
     def __init__(self, leaves: Callable[[], bool]) -> None:
@@ -239,9 +266,12 @@ class Backoff(ExponentialWithJitterBackoff):
         return self  # redis-py copies it for each connection, but it has no state of a connection.
 
     def compute(self, failures: int) -> float:
-        """Return the seconds before a failed command's next attempt.
+        """Return the seconds until a command is sent again.
 
-        If the process is shutting down, raise the command's error instead.
+        If the process is shutting down, raise the error of the failed command instead.
+
+        Args:
+            failures: how often the command has failed so far.
         """
         error = sys.exc_info()[1]
         if error is not None and self._leaves():
@@ -253,12 +283,18 @@ class StoreConnection:
     """A connection to the state server, for one prefix.
 
     Args:
-        now: replaces the server's clock (ms).
+        url: the URL of the state server.
+        prefix: the beginning of each key.
+        now: a fixed time (ms) that replaces the server's clock in tests. None: the server's clock.
         timeout: seconds to wait for one reply.
         resends: how often a command is sent again after a connection error.
-        outbox: whether the messages go to another broker.
-        leaves: returns whether this process is shutting down, and so sends nothing again.
-        outage: shared with another connection of this process to the same server. None: a new one.
+        outbox: whether the broker is another server. Then the scripts return the messages to
+            publish.
+        replication: how many replicas must have a write before a transition returns. None: no
+            replica.
+        leaves: returns whether this process is shutting down. Then no command is sent again.
+        outage: the log of outages, if another connection of this process to the same server has
+            one. None: a new one.
     """
 
     #: Milliseconds until the sweep examines a run of a paused flow. Usually `Pauses.remove` makes
@@ -338,9 +374,19 @@ class StoreConnection:
     def _call_all(
         self, transition: str, calls: Sequence[tuple[list[str], Mapping[str, Any]]]
     ) -> list[list[Any]]:
-        """Make a transition several times in one exchange.
+        """Run one script several times, in one exchange.
 
-        Each call has its keys and arguments.
+        All calls are executed, even if one of them fails.
+
+        Args:
+            transition: the name of the script.
+            calls: the keys and the named arguments of each call.
+
+        Returns:
+            The replies, in the order of the calls.
+
+        Raises:
+            PerdureError: the first error among the replies, or the server does not answer.
         """
         script = self._scripts[transition]
         try:
@@ -388,7 +434,14 @@ class StoreConnection:
 
     @contextmanager
     def _answered(self, what: str = "") -> Iterator[None]:
-        """Translate redis-py's errors in the ``with`` block into Perdure's."""
+        """Raise Perdure's errors for errors of redis-py.
+
+        They are the errors that the ``with`` block raises. An error of redis-py for which Perdure
+        has none is raised unchanged.
+
+        Args:
+            what: the name of the operation, for the text of an AccessDenied.
+        """
         try:
             yield
         except redis.RedisError as error:
@@ -396,9 +449,9 @@ class StoreConnection:
             raise
 
     def _fill(self) -> str:
-        """Return the server's memory use as error text.
+        """Return the server's memory use, for an error text.
 
-        The text begins with a blank. It is empty if the server does not report its use or has no
+        The text begins with a space. It is empty if INFO cannot be read, or if the server has no
         limit.
         """
         try:
@@ -409,7 +462,13 @@ class StoreConnection:
         return f" ({used / 1e6:,.1f} of {most / 1e6:,.1f} MB)" if most else ""
 
     def _raise_own(self, error: redis.RedisError, what: str) -> None:
-        """Raise Perdure's error for redis-py's, if one exists."""
+        """Raise Perdure's error for an error of redis-py.
+
+        Return without an error if Perdure has none for it.
+
+        Args:
+            what: the name of the operation, for the text of an AccessDenied.
+        """
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             raise denied(self.url, error, what) from error
         code = refusal_code(error)

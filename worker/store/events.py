@@ -1,4 +1,4 @@
-"""Reads of the events of runs, and of other streams."""
+"""Reads of event streams, and of other Redis streams."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ class EventReads(StorePart):
         """Return a run's events, oldest first.
 
         Args:
-            after: id of the event after which to read. None: from the first event.
-            block: wait up to this many ms for an event.
+            after: the id of an event. Only later events are read. None: read from the first event
+                on.
+            block: wait up to this many ms for an event. None: do not wait.
+            count: the maximum number of events.
+
+        Returns:
+            Empty if the run has no such event.
         """
         return self.read_many({run_id: after or "0"}, block, count).get(run_id, [])
 
@@ -27,8 +32,12 @@ class EventReads(StorePart):
     ) -> dict[str, list[tuple[str, dict[str, str]]]]:
         """Return the events of several runs, by run id.
 
-        Each run has its own event id after which to read. One command reads up to ``count`` events
-        per run. A run without new events is left out.
+        One command reads them. A run without new events is left out.
+
+        Args:
+            after: for each run id, the id of an event. Only later events are read.
+            block: wait up to this many ms until one of the runs has an event. None: do not wait.
+            count: the maximum number of events of each run.
         """
         keys = {self.keys.events(run_id): run_id for run_id in after}
         found = self.read_streams(
@@ -41,11 +50,12 @@ class EventReads(StorePart):
     ) -> dict[str, list[tuple[str, dict[str, str]]]]:
         """Return the new entries of several streams, by key.
 
-        One read gets them. Each stream has its own entry id after which to read.
+        One command reads them. A stream without new entries is left out.
 
         Args:
-            block: wait up to this many ms for an entry.
-            count: the most entries of each stream.
+            after: for each key, the id of an entry. Only later entries are read.
+            block: wait up to this many ms until one of the streams has an entry. None: do not wait.
+            count: the maximum number of entries of each stream.
         """
         places: dict[Any, Any] = dict(after)
         with self._store._answered():
@@ -55,9 +65,19 @@ class EventReads(StorePart):
     def read_with_oldest(
         self, run_id: str, after: str | None, count: int = 500
     ) -> tuple[list[tuple[str, dict[str, str]]], str | None]:
-        """Return a run's events, with its oldest event's id.
+        """Return a run's events after an event, and the id of its oldest event.
 
-        Both are of the same moment. ``after`` is as for ``read``.
+        The result shows the stream at one moment: if the stream is trimmed meanwhile, it is read
+        again.
+
+        Args:
+            after: the id of an event. Only later events are read. None: read from the first event
+                on.
+            count: the maximum number of events.
+
+        Returns:
+            The events, oldest first, and the id of the oldest stored event. The id is None if the
+            run has no events.
         """
         key = self.keys.events(run_id)
         while True:
@@ -86,10 +106,15 @@ class EventReads(StorePart):
     def newest(
         self, run_id: str, count: int, names: Sequence[str]
     ) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
-        """Return a run's newest events, and some fields of its hash.
+        """Return a run's newest events and some stored fields.
 
-        The events come newest first, at most ``count``. Fields in ``names`` that the run does not
-        have are left out.
+        Args:
+            count: the maximum number of events.
+            names: the names of the fields.
+
+        Returns:
+            The events, newest first, and the fields by name. Fields that the run does not have are
+            left out.
         """
         with (
             self._store._answered(),
@@ -105,9 +130,11 @@ class EventReads(StorePart):
     def latest(
         self, run_id: str, count: int, before: str | None = None
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return a run's last events, oldest first.
+        """Return a run's newest events, oldest first.
 
-        There are at most ``count``, all before the event id ``before`` if it is set.
+        Args:
+            count: the maximum number of events.
+            before: the id of an event. Only earlier events are read. None: up to the last event.
         """
         with self._store._answered():
             entries: Any = self._store.redis.xrevrange(
@@ -117,14 +144,17 @@ class EventReads(StorePart):
 
 
 def _pairs(streams: Any) -> Iterable[tuple[str, list[Any]]]:
-    """Return XREAD's reply as pairs of key and entries."""
+    """Return XREAD's reply as pairs of key and entries.
+
+    redis-py returns a dict, a list or None, which depends on the protocol and on its version.
+    """
     return streams.items() if isinstance(streams, dict) else streams or ()
 
 
 def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
     """Return a Redis stream's entries as one flat list.
 
-    With RESP3 redis-py returns them as lists in a list.
+    With RESP3, redis-py returns lists of entries in a list.
     """
     return [
         (event, data)

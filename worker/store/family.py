@@ -1,4 +1,4 @@
-"""The child runs of a run: their start, their groups, and how they ended."""
+"""The child runs of a run: their start, their groups, and the result of each child."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ class Family(StorePart):
         first: int,
         children: Sequence[tuple[int | None, Mapping[str, str]]],
     ) -> tuple[str, str, list[tuple[str, str]]]:
-        """Start the next child runs of a group.
+        """Create the next child runs of a group, and push their first rounds.
 
-        start_children.lua creates them, and pushes their first rounds.
+        The script is start_children.lua.
 
         Args:
-            run_id: the parent.
+            run_id: the id of the parent.
             nonce: the parent's nonce.
-            first: the place of the first child.
-            children: for each the ms until its deadline, and the fields of its hash with its
-                message.
+            group: the name of the group.
+            first: the number of the first new child in its group, from 0.
+            children: for each new child the ms until its deadline (None: no deadline), and the
+                fields of its hash with its message.
 
         Returns:
-            The script's word, its detail, and with an outbox the (queue, message) that the caller
-            must publish.
+            The word of the script, the text after the word (with ``ok``, how many children of the
+            group exist now), and the messages that the caller must publish, as (queue, message).
+            There are none without an outbox.
         """
         rest: list[str] = []
         for deadline, fields in children:
@@ -68,16 +70,21 @@ class Family(StorePart):
         most: int = 16,
         ended: int = 0,
     ) -> ChildrenStep:
-        """Reconcile some children of a run, and return the next step.
+        """Reconcile some children of a run with the run.
 
-        reconcile_children.lua looks at a slice of the children. It stops or continues each child to
-        match the run, and reports ended children to the run if that is still to be done.
+        The script is reconcile_children.lua. The script stops or continues each examined child, as
+        the state of the run requires. It also delivers the end of a child to the run if that was
+        not done yet.
 
         Args:
-            walk: ``walk`` of the previous step, to continue it.
-            start: ``start`` of the previous step: the place to continue at.
-            most: number of children to look at.
-            ended: number of ended children to skip, beside these.
+            walk: the ``walk`` of the previous result, to go on. None: begin with the first child.
+            start: the ``start`` of the previous result, to go on. None: begin with the first child.
+            most: the maximum number of children to examine.
+            ended: the maximum number of ended children to skip. They do not count for ``most``.
+
+        Returns:
+            What the caller has to do next. With the word ``damaged``, its ``start`` is the damaged
+            key or field.
         """
         named = {"id": run_id, "slice": most, "ended": ended, "walk": walk, "from": start}
         word, *rest = self._store._run("reconcile_children", run_id, named)
@@ -92,14 +99,15 @@ class Family(StorePart):
         return ChildrenStep(word, start=rest[0] if rest else None)
 
     def children(self, run_id: str, nonce: str, groups: Sequence[str] = ()) -> list[str]:
-        """Return the ids of started children, in start order.
+        """Return the ids of a run's started children, in the order of their start.
 
-        If the run's oldest events are gone, so are the children in these events, except children of
-        the groups that the run still has.
+        The run's events name the children. If old events were trimmed, the children that only these
+        events name are left out, except the children of ``groups``.
 
         Args:
-            nonce: the run's nonce.
-            groups: the names of the run's groups.
+            run_id: the id of the parent.
+            nonce: the parent's nonce.
+            groups: the names of the groups that the run still has.
         """
         started: list[tuple[str, int]] = []
         after, is_whole = None, True
@@ -126,9 +134,13 @@ class Family(StorePart):
         return [child_of(run_id, nonce, group, place)[0] for group, place in started]
 
     def counts(self, run_id: str, group: str) -> dict[str, int]:
-        """Return how many children a run's group has: in all, started, ended (ok, bad), and held.
+        """Return the numbers of children of a group, by name.
 
-        Empty if there is no such group.
+        The names are ``total``, ``started``, ``ok`` (ended well), ``bad`` (ended otherwise) and
+        ``held`` (their end is withheld until a person continues the child).
+
+        Returns:
+            Numbers that the group does not have are left out. Empty if there is no such group.
         """
         key, names = self.keys.group(run_id, group), ("total", "started", "ok", "bad", "held")
         with self._store._answered():
@@ -138,13 +150,13 @@ class Family(StorePart):
         }
 
     def asking(self, run_id: str, nonce: str, group: str, started: int) -> list[str]:
-        """Return a group's children that wait for a person.
+        """Return the group's children that wait for a person.
 
-        Only the last 200 started are looked at.
+        They are run ids. Only the 200 children that were started last are checked.
 
         Args:
-            nonce: the run's nonce.
-            started: the number of started children.
+            nonce: the parent's nonce.
+            started: how many children of the group were started.
         """
         places = range(max(0, started - 200), started)
         ids = [child_of(run_id, nonce, group, place)[0] for place in places]
@@ -153,14 +165,21 @@ class Family(StorePart):
         return [child for child, fields in found if fields == asking]
 
     def group(self, run_id: str, name: str) -> dict[str, str]:
-        """Return the stored hash of a run's group (parts/family.lua)."""
+        """Return the stored hash of a run's group (parts/family.lua).
+
+        It is empty if there is no such group.
+        """
         with self._store._answered():
             return cast("dict[str, str]", self._store.redis.hgetall(self.keys.group(run_id, name)))
 
     def failed(self, run_id: str, group: str, only_held: bool = False) -> list[int]:
-        """Return the places of a group's errored children.
+        """Return the numbers of a group's errored children.
 
-        With ``only_held``, these are only the children that are held back.
+        They are in ascending order. A number is the child's position in its group, from 0.
+
+        Args:
+            only_held: leave out the children whose end the parent has received. The ends of the
+                others are withheld until a person continues them.
         """
         return sorted(
             int(name.partition(":")[2])
@@ -170,9 +189,12 @@ class Family(StorePart):
         )
 
     def held(self, run_id: str, nonce: str, group: str) -> list[tuple[str, str]]:
-        """Return the held children of a group: ids and statuses.
+        """Return the ids and statuses of a group's children whose end is withheld.
 
-        A person has to continue them.
+        The parent receives the end of such a child only after a person has continued the child.
+
+        Args:
+            nonce: the parent's nonce.
         """
         return [
             (child_of(run_id, nonce, group, int(name.removeprefix("held:")))[0], status)

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Fence(NamedTuple):
-    """The claim of the round that writes. Only the holder of its lease may write."""
+    """The claim of a round that writes.
+
+    The state server accepts the write only while this claim holds the lease of the run.
+    """
 
     run_id: str
     token: str

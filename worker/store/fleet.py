@@ -1,4 +1,4 @@
-"""Announcements of workers, the sweep, and refused messages."""
+"""Announcements of workers, the sweep, and dead letters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ class FleetRecords(StorePart):
     """Announcements of workers, the sweep, and dead letters (``store.fleet``)."""
 
     def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
-        """Record a worker's heartbeat and announcement.
+        """Store a worker's announcement, and the time of its heartbeat.
 
-        Workers without an announcement since ``forget_before`` (ms) are removed.
+        Args:
+            worker: the worker's name.
+            info: the announcement. It is stored as JSON.
+            at: the time of the heartbeat (ms).
+            forget_before: a time (ms). Workers whose last heartbeat is older are removed.
         """
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.zadd(self.keys.workers, {worker: at})
@@ -30,7 +34,10 @@ class FleetRecords(StorePart):
                 pipe.execute()
 
     def withdraw(self, worker: str) -> None:
-        """Remove the announcement of a leaving or dead worker."""
+        """Remove the announcement of a worker that has ended.
+
+        Nothing happens if the worker is not announced.
+        """
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.zrem(self.keys.workers, worker)
             pipe.hdel(self.keys.announcements, worker)
@@ -54,15 +61,19 @@ class FleetRecords(StorePart):
     def called(self, run_id: str, epoch: int) -> None:
         """Record that a run's ``on_end`` callback is done.
 
-        It was called, or need not be called.
+        It was published, or is not needed. The sweep then does not report the callback again.
 
-        ``epoch`` is the epoch in which the run ended.
+        Args:
+            epoch: the epoch in which the run ended.
         """
         with self._store._answered():
             self._store.redis.zrem(self.keys.endings, f"{run_id} {epoch}")
 
     def stops(self) -> int:
-        """Return how many runs were ever stopped. It grows with each stop."""
+        """Return the number of stops of all runs so far.
+
+        It increases with each stop. A run that was stopped twice counts twice.
+        """
         with self._store._answered():
             counters = cast("dict[str, str]", self._store.redis.hgetall(self.keys.queues))
         return sum(
@@ -72,7 +83,13 @@ class FleetRecords(StorePart):
         )
 
     def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
-        """Return the newest dead letters: messages that workers refused as invalid."""
+        """Return the newest dead letters, the newest first.
+
+        A dead letter is a message that a worker did not accept, because it was invalid.
+
+        Args:
+            limit: the maximum number of dead letters.
+        """
         with self._store._answered():
             return [
                 json.loads(text)
@@ -99,19 +116,29 @@ class FleetRecords(StorePart):
         soon: Sequence[str] = (),
         times: int = 1,
     ) -> SweepReply:
-        """Examine due runs, and requeue overdue ones (sweep_due.lua).
+        """Examine due runs, and requeue the overdue ones.
 
-        Durations are in ms.
+        The script is sweep_due.lua. Durations are in ms.
 
         Args:
-            every: do nothing if the last sweep was less than this time ago.
+            lease: the shortest lease in use.
+            max_losses: how many lost workers a run may have in one step before it ends as errored.
+            max_failures: how many failed attempts a step may have before its run ends as errored.
+            jitter: a random number from 0 to 1, by which the waits of runs are spread.
+            batch: the number of runs that one call of the script examines.
+            loss_delay: the first wait after a repeated loss.
+            loss_delay_max: the longest wait after a repeated loss.
+            lengths: the number of messages in each queue, if the broker is another server. Empty:
+                that broker does not answer. None: the script reads the lengths itself.
+            schema: the newest schema version of runs that the caller reads. None: any version.
+            every: do nothing if the last sweep of any worker was less than this time ago. None:
+                always sweep.
             alive: a worker counts as alive if its last announcement is younger than this.
-            lengths: number of messages in each queue of another broker. Empty: the broker does not
-                answer.
             made: epoch, step and message of each run that an earlier sweep reported as ``unmade``,
-                by id.
-            soon: runs to examine before they are due.
-            times: batches to examine in one exchange.
+                by run id. These runs are examined, even if they are not due.
+            soon: ids of runs to examine before they are due.
+            times: the number of batches to examine in one exchange. More are examined if ``made``
+                and ``soon`` need them.
         """
         named: dict[str, str | int | None] = {
             "prefix": self.keys.prefix,

@@ -1,7 +1,7 @@
-"""Reports of a state server, and a search for damage.
+"""Reports of a state server (configuration, INFO, clock), and a search for damage.
 
-The reports are configuration, INFO and clock. A report that this user may not read is absent, not
-an error. Damage means unreadable runs, and shared keys of a wrong type. This module only reads.
+A report that this user may not read is left out, and no error is raised. Damage is a run that
+cannot be read, or a key of all runs that has a wrong type. This module only reads.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ ENDED = ("completed", "errored", "completed:children", "errored:children")
 
 
 def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
-    """Return the damaged runs and shared keys.
+    """Return a text about the damage of each damaged run or shared key.
 
-    They are ids and key names, each with a text about the damage.
+    The texts are by run id, or by key name for a key that all runs share. Of each index, at most
+    ``LOOKED_AT`` runs are examined.
 
     Raises:
         redis.ResponseError: this user may not read the keys.
@@ -66,10 +67,13 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 
 def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any, bool]]:
-    """Check whether each run's stored data can be read.
+    """Check whether the stored data of each run can be read.
 
     Returns:
         For each run the reply of check_run.lua, and whether the run is marked as quarantined.
+
+    Raises:
+        redis.ResponseError: the server did not execute the script, for example because of an ACL.
     """
     examine = scripts.Transition(scripts.source("check_run"))
     with client.pipeline(transaction=False) as pipe:
@@ -98,16 +102,18 @@ class Inspection:
     """The reports of a state server.
 
     Attributes:
-        config: its settings by name. A setting that this user may not read is absent.
-        info: its INFO; None if this user may not read it.
-        skew: how many ms its clock is ahead of this machine's, at least; 0 if the difference is
-            within the time that the exchange took.
-        dead_letters: the number of dead letters; None if they cannot be counted.
-        damage: the result of find_damage; None if this user may not read the runs.
-        handovers: how each worker publishes messages, by its name, if it announced itself in the
-            last ``ANNOUNCED`` seconds.
-        refuses: the refusal of all writes and the advice, as two sentences; None if it takes
-            writes.
+        config: the settings of the server, by name. A setting that this user may not read is left
+            out.
+        info: the server's reply to INFO. None if this user may not read it.
+        skew: the least number of ms by which the server's clock is ahead of this machine's clock.
+            It is negative if the server's clock is behind, and 0 if the difference is shorter than
+            the exchange. None if this user may not read the clock.
+        dead_letters: the number of dead letters. None if it was not read.
+        damage: the result of ``find_damage``. None if it was not searched, or if this user may not
+            read the runs.
+        handovers: by worker name, how the worker publishes messages (``fused`` or ``outbox``). A
+            worker whose last announcement is older than ``ANNOUNCED`` seconds is left out.
+        refuses: the server's error reply to PING, and advice. None if the server accepts writes.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -129,19 +135,21 @@ def inspect(
 ) -> Inspection:
     """Ask a state server for configuration, INFO, clock and damage.
 
-    It is asked once, without retries. A report that this user may not read is absent from the
-    result.
+    Each command is sent once, without retries. A report that this user may not read is left out of
+    the result.
 
     Args:
-        timeout: seconds for each answer.
+        prefix: the beginning of each key.
+        timeout: seconds to wait for each reply.
         local_time: this machine's clock, in seconds since 1970.
-        contents: whether to read Perdure's keys too.
-        settings: whether to read the server's settings too. INFO has most of them, and more users
-            may read INFO.
+        contents: whether to read Perdure's keys too. If not, dead letters, damage and workers are
+            left out.
+        settings: whether to read the server's settings with CONFIG GET. INFO has most of them, and
+            more users may read INFO.
 
     Raises:
-        StoreUnavailable: the server does not answer.
-        AccessDenied: the server does not let this user in.
+        StoreUnavailable: the server does not answer, or still loads its data.
+        AccessDenied: the login failed.
     """
     client = client_of(
         url,
@@ -183,9 +191,9 @@ def inspect(
 
 
 def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
-    """Return each recent worker's way of publishing, by name.
+    """Return how each worker publishes messages, by worker name.
 
-    Recent: it announced itself in the last ``ANNOUNCED`` seconds.
+    Workers whose last announcement is older than ``ANNOUNCED`` seconds are left out.
     """
     seconds, _ = client.time()
     names = cast(
@@ -200,9 +208,15 @@ def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 
 def _refusal(url: str, client: redis.Redis) -> tuple[str, str] | None:
-    """Return the server's refusal of all writes, or None.
+    """Return the server's error reply to PING, and advice.
 
-    The advice comes with it. A failed connection raises, since it is no refusal.
+    A server that cannot write answers PING with an error reply, too.
+
+    Returns:
+        None if the server answers PING, or if the error reply concerns PING alone.
+
+    Raises:
+        redis.RedisError: the connection failed.
     """
     try:
         client.ping()
@@ -213,9 +227,10 @@ def _refusal(url: str, client: redis.Redis) -> tuple[str, str] | None:
 
 
 def _answer_or_none(ask: Callable[[], T]) -> T | None:
-    """Ask the server, and return None if it refuses.
+    """Return the result of ``ask``. None after an error reply.
 
-    The user may lack the right, the command may be renamed, or the server may have no answer.
+    The server sends an error reply if the user lacks the right, or if the command is renamed. Other
+    errors, such as a failed connection, are raised.
     """
     try:
         return ask()
@@ -224,9 +239,13 @@ def _answer_or_none(ask: Callable[[], T]) -> T | None:
 
 
 def _skew(client: redis.Redis, local_time: Callable[[], float]) -> float:
-    """Return the server clock's lead in ms (negative: behind).
+    """Return how many ms the server's clock is ahead.
 
-    It is 0 if the difference is within the time that the exchange took.
+    It is negative if the server's clock is behind. It is 0 if the difference is shorter than the
+    exchange.
+
+    Args:
+        local_time: this machine's clock, in seconds since 1970.
     """
     before = local_time() * 1000
     seconds, micros = client.time()

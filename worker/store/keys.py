@@ -52,7 +52,7 @@ class Keys:
     def run(self, run_id: str) -> str:
         """Return the key of a run's hash.
 
-        The hash has the run's state and the other fields of the transitions.
+        The hash has the state of the run, and the other fields that transitions write.
         """
         return f"{self.prefix}:run:{run_id}"
 
@@ -66,21 +66,21 @@ class Keys:
     def events(self, run_id: str) -> str:
         """Return the key of a run's event stream.
 
-        It is the commit log, with the other events of the run.
+        Each commit adds an event to it, and so do other changes of the run.
         """
         return self.run(run_id) + PARTS_OF_RUN["events"]
 
     def artifacts(self, run_id: str) -> str:
         """Return the key of a run's artifact hash.
 
-        It has whole texts of the run's rounds, by name.
+        It has long texts that rounds of the run stored, by name.
         """
         return self.run(run_id) + PARTS_OF_RUN["artifacts"]
 
     def live_text(self, run_id: str) -> str:
         """Return the key of a run's live text stream.
 
-        Rounds show their text there before their commits.
+        It has the text that rounds show before their commits.
         """
         return self.run(run_id) + PARTS_OF_RUN["live_text"]
 
@@ -92,10 +92,7 @@ class Keys:
         return self.run(run_id) + PARTS_OF_RUN["mailbox"]
 
     def group(self, run_id: str, name: str) -> str:
-        """Return the key of a group's hash (parts/family.lua).
-
-        The group is one of the run's groups of children.
-        """
+        """Return the key of the hash of one group of a run's children (parts/family.lua)."""
         return self.run(run_id) + PARTS_OF_RUN["group"] + name
 
     def idempotency(self, key: str) -> str:
@@ -108,8 +105,8 @@ class Keys:
     def topic(self, name: str) -> str:
         """Return the key of a topic's hash (parts/topic.lua).
 
-        It has the topic's run and its waiting signals. Scripts derive this name from that of the
-        due set.
+        It has the run that holds the topic, and the signals that wait for such a run. Scripts
+        derive this name from the name of the due set.
         """
         return f"{self.prefix}:topic:{name}"
 
@@ -122,25 +119,25 @@ class Keys:
         return f"{self.prefix}:index:{name}"
 
     def submitted(self, name: str) -> str:
-        """Return the key of a submitter's run ids.
+        """Return the key of the index of a submitter's runs.
 
-        It is a sorted set by the time of creation (ms). Ids of deleted runs are removed when
-        further runs are submitted or the list is read.
+        It is a sorted set of run ids, by the time of creation (ms). It may have ids of deleted
+        runs, which later submissions and reads of the list remove.
         """
         return f"{self.prefix}:submitted:{name}"
 
     def filters(self, name: str) -> str:
         """Return the key of a person's saved filters.
 
-        They are for the dashboard's table of runs. A field of the hash is the filter's name. Its
-        value is the query of the page's address.
+        They are filters of the dashboard's table of runs. The field is the name of a filter. The
+        value is the query part of the page's URL.
         """
         return f"{self.prefix}:filters:{name}"
 
     def queue(self, role: str) -> str:
-        """Return the Celery queue's name for a role's rounds.
+        """Return the name of the Celery queue for a role's rounds.
 
-        kombu's Redis transport stores the queue in a list of the same name.
+        On Redis, it is also the key of the list in which kombu stores the queue.
         """
         return f"{self.prefix}.{role}"
 
@@ -151,30 +148,32 @@ class Keys:
 
     @cached_property
     def endings(self) -> str:
-        """Key of ended runs whose ``on_end`` is not called.
+        """Key of the ended runs whose ``on_end`` callback is not published yet.
 
-        It is a sorted set. A member is ``ID EPOCH``. The score is the time (ms) at which the call
-        was due. Scripts derive this name from that of the due set.
+        It is a sorted set. A member is ``ID EPOCH``. The score is the time (ms) at which the
+        callback was due. Scripts derive this name from the name of the due set.
         """
         return f"{self.prefix}:endings"
 
     @cached_property
     def follow_ups(self) -> str:
-        """Key of the runs with follow-ups for their children.
+        """Key of the runs whose children need a follow-up.
 
-        Scripts alone cannot do a follow-up. In the sorted set, the score is the time (ms) at which
-        a sweep passes the run on. Scripts derive this name from that of the due set.
+        A follow-up is work that a script cannot do alone. In this sorted set, the score is the time
+        (ms) at which a sweep gives the work to another process. Scripts derive this name from the
+        name of the due set.
         """
         return f"{self.prefix}:follow_ups"
 
     @cached_property
     def queues(self) -> str:
-        """Key of the hash of counters of all runs.
+        """Key of the hash of counters that all runs share.
 
-        It has ``LIST:pushed`` and ``LIST:cursor`` for each list, and the newest token. For the
-        sweep it has the time of the last one, the last time without sweeps, and how far leases were
-        searched (``peeked``, a position in the due set). The transitions' counts are fields
-        ``WHAT:WORD:FLOW`` (parts/counters.lua).
+        For each queue it has ``LIST:pushed`` (the number of the newest message) and ``LIST:cursor``
+        (the number of the newest message whose round was claimed). It also has the newest token,
+        data of the sweep (time of the last sweep, last time without sweeps, position in the due set
+        up to which leases were searched), and the counts of the transitions, as ``WHAT:WORD:FLOW``
+        (parts/counters.lua).
         """
         return f"{self.prefix}:queues"
 
@@ -182,15 +181,15 @@ class Keys:
     def paused(self) -> str:
         """Key of the hash of paused flows, by flow name.
 
-        The value is JSON: at, by, reason.
+        The value is JSON: time, person and reason of the pause (``at``, ``by``, ``reason``).
         """
         return f"{self.prefix}:paused"
 
     @property
     def tokens(self) -> str:
-        """Key of the hash of access tokens: each token's id, with its record.
+        """Key of the hash of access tokens, by token id.
 
-        The record has the digest of the token's secret (worker/domain/token.py).
+        The value is the token's record, with the digest of its secret (worker/domain/token.py).
         """
         return f"{self.prefix}:tokens"
 
@@ -201,32 +200,31 @@ class Keys:
 
     @property
     def hook_key(self) -> str:
-        """Key of the secret behind hook secrets (``context.hook``).
-
-        Workers derive each hook's secret from it.
-        """
+        """Key of the secret from which workers derive the secrets of hooks (``context.hook``)."""
         return f"{self.prefix}:hooks:key"
 
     def of_feature(self, feature: str, part: str) -> str:
-        """Return the key of one part of a feature's stored data (worker/features)."""
+        """Return the key of one part of the data that a feature stores (worker/features)."""
         return f"{self.prefix}:{feature}:{part}"
 
     def sign_in(self, digest: str) -> str:
         """Return the key of a one-time sign-in link.
 
-        Its value is the id of the access token that it grants. ``digest`` is that of the link's
-        code.
+        Its value is the id of the access token that the link grants.
+
+        Args:
+            digest: the digest of the code in the link.
         """
         return f"{self.prefix}:sign_in:{digest}"
 
     @property
     def workers(self) -> str:
-        """Key of worker names by last heartbeat (ms). It is a sorted set."""
+        """Key of the sorted set of worker names, by the time of the last heartbeat (ms)."""
         return f"{self.prefix}:workers"
 
     @property
     def announcements(self) -> str:
-        """Key of the hash of announcements, by worker name.
+        """Key of the hash of workers' announcements, by worker name.
 
         An announcement is JSON: host, pid, role, flows, ...
         """
@@ -234,47 +232,60 @@ class Keys:
 
     @property
     def metrics(self) -> str:
-        """Key of the hash of totals over rounds.
+        """Key of the hash of totals over all rounds, to which workers add.
 
-        Workers add to the totals. A field is the metric's name and labels (a JSON list).
+        A field is a JSON list of the metric's name and labels.
         """
         return f"{self.prefix}:metrics"
 
     @property
     def dead_letters(self) -> str:
-        """Key of the bounded list of dead letters: messages that workers refused as invalid.
+        """Key of the list of dead letters, which has a maximum length.
 
-        An entry is JSON: at, list, why, message. The newest is first.
+        A dead letter is a message that a worker did not accept, because it was invalid. An entry is
+        JSON: at, list, why, message. The newest is first.
         """
         return f"{self.prefix}:dead"
 
     @property
     def replicated(self) -> str:
-        """Channel, not a key, without subscribers: the store publishes to it before a WAIT."""
+        """Name of a pub/sub channel, not a key.
+
+        The store publishes to it before a WAIT. It has no subscribers.
+        """
         return f"{self.prefix}:replicated"
 
     @cached_property
     def queue_names(self) -> tuple[str, ...]:
-        """Names of the broker's queues for rounds, one per role."""
+        """Names of the broker's queues for rounds, one per role.
+
+        The queues of flow sets are not among them.
+        """
         return tuple(self.queue(role) for role in ROLES)
 
     def queue_of_set(self, role: str, flow_set: str) -> str:
-        """Return the Celery queue of a flow set.
+        """Return the name of a flow set's Celery queue.
 
-        It is for the workers of one role that run exactly this set of flows. Messages of rounds
-        that other workers cannot run are moved to it.
+        The workers of the role that run exactly this set of flows consume it. A message is moved to
+        it if the worker that received the message cannot run its round.
+
+        Args:
+            flow_set: the hash that names the set (``worker.engine.redirect.flow_set``).
         """
         return f"{self.queue(role)}.{OF_SET}{flow_set}"
 
     def is_of_rounds(self, queue: str) -> bool:
-        """Return whether a broker queue is for Perdure's rounds."""
+        """Return whether a broker queue is for Perdure's rounds.
+
+        It is the queue of a role, or of a flow set.
+        """
         if queue in self.queue_names:
             return True
         base, _, last = queue.rpartition(".")
         return last.startswith(OF_SET) and base in self.queue_names
 
     def line(self, queue: str) -> str:
-        """Return the key of the runs that the sweep saw waiting in a queue.
+        """Return the key of the runs that the sweep found waiting in a queue.
 
         It is a sorted set. The score is the number of the run's message.
         """
@@ -283,37 +294,45 @@ class Keys:
     def of_sweep(self) -> list[str]:
         """Return the sweep script's Redis keys, in order.
 
-        They are the keys that all runs share, and for each broker queue the set of runs that wait
-        in it.
+        They are the keys that all runs share, and for each queue of a role the key of the runs that
+        wait in it.
         """
         return [*self.shared, *map(self.line, self.queue_names)]
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
-        """The Redis keys that all runs share, in order.
+        """The Redis keys that all runs share, in the order that the scripts expect.
 
-        The scripts expect this order: the due set, the queues hash, the indexes, the paused flows
-        and the broker's queues.
+        They are the due set, the queues hash, the indexes, the paused flows and the queues of the
+        roles.
         """
         return self.due, self.queues, *map(self.index, INDEXES), self.paused, *self.queue_names
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
-        """Return a run transition's Redis keys, in the order of parts/run.lua."""
+        """Return the Redis keys of a run's transition, in the order of parts/run.lua.
+
+        Args:
+            idempotency_key: the run's idempotency key. None: the key of the run's hash stands in
+                its position.
+        """
         first = self._of_a_round(run_id)
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else first[0]
         return [*first, idem, *self.shared]
 
     def _of_a_round(self, run_id: str) -> tuple[str, str, str, str]:
-        """Return the Redis keys that a round's commit writes."""
+        """Return the Redis keys of a run to which a round's commit writes."""
         run = f"{self.prefix}:run:{run_id}"
         return run, f"{run}:memory", f"{run}:events", f"{run}:artifacts"
 
     def of_topic(self, name: str) -> list[str]:
-        """Return the topic script's Redis keys, in the order of parts/run.lua."""
+        """Return the keys of the topic script.
+
+        They are in the order of parts/run.lua.
+        """
         return [*[self.topic(name)] * 5, *self.shared]
 
     def of_stay(self, run_id: str) -> list[str]:
-        """Return the keys for a commit with continuation.
+        """Return the Redis keys of a commit that also leases the next round.
 
         They are in the order that commit_and_continue.lua expects.
         """

@@ -1,7 +1,7 @@
-"""The live text of runs in the store: a stream for each run, which expires by itself.
+"""The live text of runs in the store: one stream for each run.
 
-It is outside of the protocol. No transition reads it. A deletion deletes it, and a run that ends
-makes it expire with the run.
+No transition reads it. The stream expires some time after its last entry, and not later than the
+run itself. If a run is deleted, its stream is deleted too.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ class LiveTextRecords:
         """Append entries if the round still has its lease.
 
         Args:
-            entries: number in the attempt, kind, part and text of each.
+            fence: the claim of the round.
+            entries: number in the attempt, kind, part and text of each entry. An entry that was
+                appended before is not appended again.
 
         Returns:
-            Whether they were appended. If not, another attempt has taken the round over, or the run
-                was stopped, deleted or submitted again.
+            False if nothing was appended, because the round has lost its lease: another attempt has
+            replaced it, or the run was stopped, deleted or submitted again.
 
         Raises:
             DamagedRun: The key of the live text is of a wrong type.
@@ -69,14 +71,16 @@ class LiveTextRecords:
     def damaged(
         self, events_of: Iterable[str], text_of: Iterable[str]
     ) -> tuple[list[str], list[str]]:
-        """Return the runs with unreadable events or live text.
+        """Return runs with unreadable events or live text.
+
+        Their keys have a wrong type. A missing key is no damage.
 
         Args:
             events_of: Ids of runs whose events to check.
             text_of: Ids of runs whose live text to check.
 
         Returns:
-            Ids of runs with unreadable events, and ids of runs with unreadable live text.
+            The ids of runs with unreadable events, and the ids of runs with unreadable live text.
         """
         keys, store = self._store.keys, self._store
         events, texts = list(events_of), list(text_of)
@@ -97,14 +101,20 @@ class LiveTextRecords:
         block: int | None = None,
         count: int = 500,
     ) -> dict[str, tuple[list[Entry], list[Entry]]]:
-        """Return new events and live text, by run id.
+        """Return new events and new live text, by run id.
 
-        One read gets all. A run without either is left out.
+        One command reads all of them. A run that has neither is left out. If one of the two lists
+        of a run reaches ``count``, newer entries of the other list are left for the next read.
 
         Args:
-            events_after: For each run id, the id of the event after which to read.
-            text_after: For each run id whose text is read too, the entry after which to read.
-            block: Wait up to this many ms for something new.
+            events_after: For each run id, the id of an event. Only later events are read.
+            text_after: For each run id, the id of an entry. Only later entries are read. The live
+                text of a run that is not named here is not read.
+            block: Wait up to this many ms for something new. None: do not wait.
+            count: The maximum number of entries of each stream.
+
+        Returns:
+            For each run, its events and the entries of its live text.
         """
         keys = self._store.keys
         places = {keys.events(run_id): after for run_id, after in events_after.items()}

@@ -1,6 +1,6 @@
-"""Reads for diagnosis: one run with its surroundings, the broker queues, and the keys of one run.
+"""Reads for diagnosis: snapshots of runs, broker queues, due runs, and the keys of one run.
 
-The queues come with the runs that are due next. The keys of a run are found even if it is damaged.
+The keys of a run are found even if the run is damaged.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ _denied_at: set[str] = set()
 
 @dataclass(frozen=True)
 class QueueLength:
-    """One queue of a role, or of a flow set of the role.
+    """The length and the next message of one queue: of a role, or of a flow set of a role.
 
     Attributes:
-        length: number of messages; None if the queue is on another broker and its length unknown.
-        next: the message that is consumed next; None if the list on the state server is empty.
-        pushed: number of the newest message that was pushed.
-        taken: number of the newest message that was claimed.
+        queue: the name of the queue.
+        length: the number of messages. None if the queue is on another broker that did not report
+            it.
+        next: the message that is consumed next. None if the list on the state server is empty.
+        pushed: the number of the newest message that was pushed. None if none was, or for a flow
+            set.
+        taken: the number of the newest message whose round was claimed. None if none was, or for a
+            flow set.
     """
 
     role: str
@@ -46,12 +50,13 @@ class QueueLength:
 
 
 def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueLength]:
-    """Return each role's queue: length, counters and next message.
+    """Return length, counters and next message of each role's queue.
 
-    All are read in one exchange.
+    One exchange reads all of them.
 
     Args:
-        lengths: the queue lengths on another broker. Empty: the broker does not answer.
+        lengths: the queue lengths on another broker, by queue name. Empty: that broker does not
+            answer. None: the queues are on the state server, and their lengths are read there.
     """
     keys = store.keys
     names = {role: keys.queue(role) for role in ROLES}
@@ -73,9 +78,12 @@ def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueL
 def queues_of_sets(
     keys: Keys, workers: Iterable[WorkerInfo], now: float, heartbeat_seconds: float
 ) -> dict[str, str]:
-    """Return the queues of flow sets that live workers consume, each with its role.
+    """Return the role of each flow-set queue that a live worker consumes, by queue name.
 
-    If no worker consumes such a queue, the sweep pushes its messages to the role's queue.
+    If no worker consumes such a queue any longer, the sweep moves its messages to the role's queue.
+
+    Args:
+        now: the time of the state server (ms).
     """
     return {
         name: role
@@ -89,14 +97,15 @@ def queues_of_sets(
 def lines_of_sets(
     store: Store, queues: Mapping[str, str], lengths: Mapping[str, int] | None = None
 ) -> list[QueueLength]:
-    """Return length and next message of flow-set queues.
+    """Return length and next message of each flow-set queue.
 
-    All are read in one exchange. If this user may not read them, a log line reports it once and
-    the result is empty. Older access lists do not have these queues.
+    One exchange reads all of them. The result is empty if this user may not read the queues, as
+    with access lists of older versions. A log line reports that once.
 
     Args:
-        queues: the role of each queue, by its name.
-        lengths: the queue lengths on another broker. Empty: the broker does not answer.
+        queues: the role of each queue, by queue name.
+        lengths: the queue lengths on another broker, by queue name. Empty: that broker does not
+            answer. None: the queues are on the state server, and their lengths are read there.
     """
     if not queues:
         return []
@@ -122,7 +131,7 @@ def _first(texts: list[str]) -> str | None:
 
 
 def _log_denied(store: Store, queues: Iterable[str], error: AccessDenied) -> None:
-    """Log once that queues of flow sets are unreadable."""
+    """Log that the queues of flow sets cannot be read, once for each server."""
     if store.place not in _denied_at:
         _denied_at.add(store.place)
         logger.warning(
@@ -134,33 +143,39 @@ def _log_denied(store: Store, queues: Iterable[str], error: AccessDenied) -> Non
 
 
 def due_first(store: Store, limit: int) -> list[str]:
-    """Return the first runs of the due set.
+    """Return the ids of the first runs of the due set, the longest overdue first.
 
-    These are at most ``limit`` ids, the longest overdue first.
+    Args:
+        limit: the maximum number of ids.
     """
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.due, 0, limit - 1))
 
 
 def oldest(store: Store, index: str, limit: int) -> list[str]:
-    """Return the ids of the oldest runs in an index.
+    """Return the ids of the oldest runs of an index, the oldest first.
 
-    There are at most ``limit``, in the order of the index's times.
+    Args:
+        index: the name of the index.
+        limit: the maximum number of ids.
     """
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.index(index), 0, limit - 1))
 
 
 def write_refusal(store: Store) -> tuple[str, str] | None:
-    """Return why the server refuses all writes, by PING.
+    """Return the server's error reply to PING, and advice.
 
-    A server with a full disk refuses a PING like a write, and still answers reads.
+    A server that cannot write, for example because its disk is full, answers PING with an error
+    reply, too. It still answers reads.
 
     Returns:
-        The server's reply, which names no address, and the advice. None if it takes writes.
+        The error reply with its code, and advice. Neither has the server's address. None if PING
+        succeeds: the server accepts writes.
 
     Raises:
         StoreUnavailable: the server does not answer.
+        AccessDenied: this user may not use the server.
     """
     with store._answered():
         try:
@@ -174,9 +189,9 @@ def write_refusal(store: Store) -> tuple[str, str] | None:
 
 
 def is_there(store: Store, run_id: str) -> bool:
-    """Return whether a key of the run exists, of any type.
+    """Return whether any key of a run exists.
 
-    These are the keys of its hash, history, events and artifacts.
+    It may be the key of the run's hash, history, events or artifacts, and of any type.
     """
     keys = store.keys
     with store._answered():
@@ -189,12 +204,16 @@ def is_there(store: Store, run_id: str) -> bool:
 
 
 def idempotency_key(store: Store, run_id: str) -> str | None:
-    """Return a run's idempotency key, or None.
+    """Return a run's idempotency key.
 
-    If the run's hash is damaged and does not have it, all idempotency keys are searched.
+    If the run is damaged and its hash does not have the key, all idempotency keys are searched with
+    SCAN.
+
+    Returns:
+        None if the run has no idempotency key, or if the search does not find one.
 
     Raises:
-        AccessDenied: the search needs SCAN, which shows a user the names of all keys on the server.
+        AccessDenied: this user may not use SCAN, which shows the names of all keys on the server.
     """
     with store._answered("SCAN, to find the idempotency key of a damaged run"):
         stored = (
@@ -214,7 +233,11 @@ def idempotency_key(store: Store, run_id: str) -> str | None:
 
 
 def _is_of(store: Store, key: str, run_id: str) -> bool:
-    """Return whether ``key``, the Redis key of an idempotency key, belongs to this run."""
+    """Return whether an idempotency key belongs to a run.
+
+    Args:
+        key: the Redis key of the idempotency key.
+    """
     return store.redis.type(key) == "string" and str(store.redis.get(key)).endswith(f" {run_id}")
 
 
@@ -228,7 +251,10 @@ LOOKS = 5
 def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) -> RunSnapshot | None:
     """Return a snapshot of a run with its surroundings.
 
-    None if there is no such run.
+    The argument ``lengths`` is that of ``look_at_all``.
+
+    Returns:
+        None if there is no such run.
 
     Raises:
         StoreUnavailable: the server does not answer.
@@ -241,13 +267,16 @@ def look_at_all(
 ) -> dict[str, RunSnapshot]:
     """Return snapshots of several runs, by run id.
 
-    They come in the order of ``run_ids``. A run's surroundings are its queue, its due time, the
-    workers and the pause of its flow. Runs that do not exist are left out. Three exchanges read
-    them all. Runs that changed meanwhile take one more, and each run that waits for children takes
-    some.
+    They are in the order of ``run_ids``. A snapshot has the run and its surroundings: its queue,
+    its due time, the workers and the pause of its flow. A damaged run has a snapshot with a text
+    about the damage. Runs that do not exist are left out.
+
+    Three exchanges read all runs. Another exchange reads the runs that changed meanwhile. Each run
+    that waits for children needs some more.
 
     Args:
-        lengths: the queue lengths on another broker. Empty: the broker does not answer.
+        lengths: the queue lengths on another broker, by queue name. Empty: that broker does not
+            answer. None: the queues are on the state server, and their lengths are read there.
 
     Raises:
         StoreUnavailable: the server does not answer.
@@ -286,10 +315,11 @@ def _damaged(store: Store, run_id: str, what: str) -> RunSnapshot:
 def _read(
     store: Store, known: Mapping[str, Mapping[str, str]], lengths: Mapping[str, int] | None
 ) -> dict[str, tuple[RunSnapshot, bool]]:
-    """Return each run's snapshot, and whether the run changed during the read.
+    """Return the snapshot of each run, and whether the run changed since ``known`` was read.
 
     Args:
-        known: the runs' hashes from an earlier read.
+        known: the hash of each run from an earlier read, by run id.
+        lengths: as in ``look_at_all``.
     """
     keys = store.keys
     # The verdict reports an unknown queue before it looks at the queue.
@@ -347,10 +377,13 @@ def _read(
 
 
 def _queues_handed_to(store: Store, known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return redirected messages' queues, by run id.
+    """Return redirected messages' flow-set queues, by run id.
 
-    They are queues of flow sets. Runs whose message was not redirected in this round
-    (redirect_round.lua) are left out. So are all if this user may not read the queues.
+    A run is left out if the message of its current round was not redirected (redirect_round.lua).
+    If this user may not read these queues, a log line reports it once and the result is empty.
+
+    Args:
+        known: the hash of each run, by run id.
     """
     queues = {}
     for run_id, fields in known.items():
@@ -372,7 +405,10 @@ def _queues_handed_to(store: Store, known: Mapping[str, Mapping[str, str]]) -> d
 
 
 def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnapshot:
-    """Return the snapshot with the run's awaited children."""
+    """Return the snapshot, completed by the child runs for which the run waits.
+
+    It is returned unchanged if the run is damaged, or does not wait for children.
+    """
     names = [] if snapshot.damage else awaited(snapshot.fields)["children"]
     if not names:
         return snapshot
@@ -396,7 +432,10 @@ def _with_children(store: Store, run_id: str, snapshot: RunSnapshot) -> RunSnaps
 
 
 def is_below(store: Store, run_id: str, ancestor: str) -> bool:
-    """Return whether a run is below the run ``ancestor`` in its tree."""
+    """Return whether ``ancestor`` is above a run in its tree.
+
+    False if ``run_id`` does not exist. A run without a parent counts as below itself.
+    """
     seen: set[str] = set()
     while run_id not in seen:
         seen.add(run_id)

@@ -1,4 +1,4 @@
-"""Metrics on the state server: totals that workers add up, and one read for a scrape.
+"""Metrics on the state server: totals to which workers add, and one read for a scrape.
 
 The cost of the read does not depend on the number of runs.
 """
@@ -27,17 +27,19 @@ logger = logging.getLogger("perdure.metrics")
 
 @dataclass(frozen=True)
 class MetricsRead:
-    """A reading of the state server's metrics. Times are in ms of its clock.
+    """The metrics that one read of the state server returned. Times are in ms of its clock.
 
     Attributes:
+        now: the time of the read.
         queues: the fields of ``Keys.queues``, with the transitions' counts (parts/counters.lua).
-        rounds: the totals over rounds that workers add up, by field of ``Keys.metrics``.
-        listed: the number of runs in each index.
+        rounds: the totals over all rounds, by field of ``Keys.metrics``.
+        listed: the number of runs in each index, child runs included.
         due: the number of runs in the due set.
-        first_due: when the first run in the due set is due; None if the set is empty.
-        lengths: the length of each broker list.
-        heads: for each list that is not empty, the message that is consumed next.
-        workers: name, last heartbeat and announcement (JSON) of each worker.
+        first_due: the time at which the first run of the due set is due. None if the set is empty.
+        lengths: the length of each broker list, by queue name.
+        heads: the message that is consumed next from each list, by queue name. Empty lists are left
+            out.
+        workers: name, time of the last heartbeat and announcement (JSON) of each worker.
         dead: the number of dead letters.
         paused: the names of the paused flows.
     """
@@ -62,10 +64,13 @@ class MetricRecords:
         self._store = store
 
     def add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
-        """Add amounts to the metric totals, by name and labels.
+        """Add amounts to the totals of the metrics.
 
-        All are sent in one exchange. A total that is no longer a number is left unchanged, and
-        logged at debug level.
+        One exchange sends all of them. If the stored total of a metric is not a number, it is left
+        unchanged, and a debug line is logged.
+
+        Args:
+            amounts: the amount to add to each total, by name and labels of the metric.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -95,12 +100,12 @@ class MetricRecords:
         return now if now is not None else int(time.time() * 1000)
 
     def memory(self) -> tuple[int, int] | None:
-        """Return the state server's used memory and its limit, in bytes.
+        """Return the state server's memory use and limit.
 
-        A limit of 0 means that there is no limit.
+        Both are in bytes. The limit is 0 if the server has none.
 
         Returns:
-            None if the server does not let this user read its INFO, or does not report them.
+            None if this user may not read INFO, or if INFO does not report the used memory.
         """
         try:
             with self._store._answered():
@@ -113,7 +118,7 @@ class MetricRecords:
         return int(info["used_memory"]), int(info.get("maxmemory", 0))
 
     def look(self) -> MetricsRead:
-        """Return the data of a scrape, in one exchange.
+        """Read all metrics for a scrape, in one exchange.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -161,7 +166,13 @@ class MetricRecords:
 
 
 def increase(pipe: Any, key: str, amounts: Mapping[str, float]) -> None:
-    """Add amounts to the fields of a hash, in a pipeline."""
+    """Add commands to a pipeline that increase fields of a hash.
+
+    Args:
+        pipe: redis-py's pipeline. The caller executes it.
+        key: the key of the hash.
+        amounts: the amount to add to each field.
+    """
     for name, amount in amounts.items():
         if isinstance(amount, int):
             pipe.hincrby(key, name, amount)

@@ -14,9 +14,9 @@ REMINDED = 60.0
 
 
 class Outage:
-    """The failing operations, and the log lines about them.
+    """An outage of a server: the operations that fail, and the log lines about them.
 
-    Times are in monotonic seconds.
+    Times are in seconds of the monotonic clock.
 
     Args:
         server: the server's name in the log.
@@ -31,16 +31,21 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether an outage goes on.
+        """Whether an outage lasts.
 
-        It begins when an operation fails, and ends when all operations work again.
+        It begins when an operation fails, and ends when every operation that failed has succeeded.
         """
         return self._is_on
 
     def failed(self, what: str, error: Exception, now: float | None = None) -> None:
-        """Log that an operation (``what``) failed and is retried.
+        """Log that an operation failed and is retried.
 
-        During an outage there is at most one warning a minute.
+        During an outage, there is at most one warning a minute. The other failures are logged at
+        debug level.
+
+        Args:
+            what: the text of the log line, which also identifies the operation.
+            now: the time of the failure. None: now.
         """
         now = time.monotonic() if now is None else now
         if self._pid != os.getpid():
@@ -67,9 +72,14 @@ class Outage:
             )
 
     def passed(self, what: str, now: float | None = None) -> None:
-        """Record that an operation (``what``) works again.
+        """Record that an operation succeeded.
 
-        The end of the outage is logged if no other operation still fails.
+        If it was the last failing operation, the outage ends, and its duration is logged. Without
+        an outage, nothing happens.
+
+        Args:
+            what: the text with which the operation failed.
+            now: the time of the success. None: now.
         """
         if not self._is_on:
             return
@@ -85,14 +95,18 @@ class Outage:
         logger.warning("%s works again, after %.1f s", self._server, lasted)
 
     def dropped(self, what: str) -> None:
-        """Remove a failing operation that is not tried again."""
+        """Remove a failing operation that is not retried any more.
+
+        The outage does not end here, even if no other operation fails.
+        """
         with self._lock:
             self._failing.discard(what)
 
     def _forget_parent(self) -> None:
-        """Reset the outage in a new process.
+        """Reset the outage in a forked process.
 
-        A fork copies its parent's state, and a lock that another thread of the parent may hold.
+        A fork copies the state of its parent, and also a lock that another thread of the parent may
+        hold.
         """
         self._pid = os.getpid()
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The base of the parts of a Store."""
+"""The base class of the parts of a Store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perdure.worker.store.connection import StoreConnection
 
 
 class StorePart:
-    """Operations on one subject, over a store's connection."""
+    """The operations of a store on one subject. They use the store's connection."""
 
     def __init__(self, connection: StoreConnection) -> None:
         self._store = connection

@@ -30,29 +30,33 @@ class Queries(StorePart):
     def listed(
         self, index: str, limit: int, after: str | None = None, oldest_first: bool = False
     ) -> list[tuple[str, float]]:
-        """Return a page of an index: run ids with times (ms), newest first.
+        """Return a page of an index: run ids with their times (ms), the newest first.
 
         Args:
             index: the name of the index.
-            after: a cursor ``score:id``; the listing begins just behind it.
-            oldest_first: list in the opposite order.
+            limit: the maximum number of entries.
+            after: the cursor ``score:id`` of an entry. The page begins after this entry. None: the
+                first page.
+            oldest_first: return the oldest entries first.
         """
         return self.entries({self.keys.index(index): ALWAYS}, limit, after, oldest_first)
 
     def submitted(
         self, name: str, limit: int, after: str | None = None, oldest_first: bool = False
     ) -> list[tuple[str, float]]:
-        """Return a page of a submitter's runs.
+        """Return a page of a submitter's runs: run ids with their times (ms), the newest first.
 
-        They come newest first, each with its time (ms). The arguments are as in ``listed``. Some of
-        the runs may be deleted.
+        Runs that have been deleted may be among them. The other arguments are those of ``listed``.
+
+        Args:
+            name: the submitter's name.
         """
         return self.entries({self.keys.submitted(name): ALWAYS}, limit, after, oldest_first)
 
     def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
-        """Remove deleted runs from their submitter's index.
+        """Remove deleted runs from the index of their submitter.
 
-        If this user of the state server may only read, nothing is removed.
+        If this user of the state server may not write, nothing happens.
         """
         with suppress(AccessDenied), self._store._answered():
             self._store.redis.zrem(self.keys.submitted(name), *run_ids)
@@ -64,19 +68,19 @@ class Queries(StorePart):
         after: str | None = None,
         oldest_first: bool = False,
     ) -> list[tuple[str, float]]:
-        """Return the next entries of sorted sets, in order.
+        """Return the next entries of several sorted sets, as one list ordered by score.
 
-        Each is a member and its score.
-
-        The cursor is a position in the order of the list, so an entry that stays at its score is
-        neither left out nor returned twice, whatever comes and goes between two pages. An entry
-        that moves from one of these sets to another at the same score counts as staying.
+        Each entry is a member and its score. The list begins after the cursor. An entry that keeps
+        its score between two pages is neither left out nor returned twice, even if other entries
+        are added or removed. The same holds for an entry that moves from one of these sets to
+        another.
 
         Args:
-            spans: for each key the lowest and the highest score of the entries to list.
-            limit: the most entries. Fewer are returned only at the end of the list.
-            after: a cursor ``score:member``; the list begins just behind it.
-            oldest_first: begin with the lowest score.
+            spans: for each key, the lowest and the highest score of the entries to return.
+            limit: the maximum number of entries. Fewer are returned only at the end of the list.
+            after: the cursor ``score:member`` of an entry. The list begins after this entry. None:
+                the first entries.
+            oldest_first: begin with the lowest score. By default, begin with the highest score.
         """
         found: list[tuple[str, float]] = []
         while spans and len(found) < limit:
@@ -95,7 +99,7 @@ class Queries(StorePart):
         after: str | None,
         oldest_first: bool,
     ) -> list[tuple[str, float]]:
-        """Return entries as ``entries`` does, read in one exchange."""
+        """Return entries as ``entries`` does, but in one exchange."""
         order = "oldest" if oldest_first else "newest"
         score, _, member = (after or "").partition(":")
         bounds = [str(bound) for span in spans.values() for bound in span]
@@ -105,7 +109,7 @@ class Queries(StorePart):
         return [(flat[i], float(flat[i + 1])) for i in range(0, len(flat), 2)]
 
     def sizes(self, keys: Sequence[str]) -> list[int]:
-        """Return the numbers of entries of sorted sets."""
+        """Return the number of entries of each sorted set, in the order of ``keys``."""
         with (
             self._store._answered(),
             self._store.redis.pipeline(transaction=False) as pipe,
@@ -116,9 +120,12 @@ class Queries(StorePart):
         return sizes
 
     def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:
-        """Yield the rounds leased by a process (``HOST:PID``).
+        """Yield the rounds that a process has leased: run id, epoch and step.
 
-        Each is run id, epoch and step. Leases that ended more than ``LATE_MS`` ago are left out.
+        Leases that ended more than ``LATE_MS`` ago are left out.
+
+        Args:
+            process: the name of the process, as ``HOST:PID``.
         """
         for run_id, fields in self._due_lately(("phase", "claim_id", "epoch", "step")):
             if fields.get("phase") == "leased" and fields.get("claim_id", "").startswith(
@@ -127,14 +134,15 @@ class Queries(StorePart):
                 yield run_id, int(fields["epoch"]), int(fields["step"])
 
     def passed(self) -> dict[str, tuple[str, ...]]:
-        """Return queued runs whose message probably left its queue.
+        """Return queued runs whose message has probably left the queue.
 
-        No worker has claimed them. The message's number is not above that of the newest claimed
-        message, or the queue is empty. If no worker claims such a round within milliseconds, its
-        message is lost. A message that was put back at the queue's head is included.
+        Such a message has a number that is not above the number of the newest claimed message, or
+        its queue is empty. No worker has claimed the run yet. If no worker claims it within
+        milliseconds, its message is lost. But the message may also have been put back at the head
+        of the queue. Runs whose message was redirected are left out.
 
         Returns:
-            The epoch, step and message number of each run, by id.
+            Epoch, step and message number of each run, by run id.
         """
         cursors = {queue: self._cursor(queue) for queue in self.keys.queue_names}
         passed: dict[str, tuple[str, ...]] = {}
@@ -149,9 +157,9 @@ class Queries(StorePart):
         return passed
 
     def _cursor(self, queue: str) -> float:
-        """Return the number of a queue's newest claimed message.
+        """Return the number of the newest message of a queue whose round was claimed.
 
-        Infinity if the queue is empty.
+        It is infinity if the queue is empty, and 0 if the stored number is missing or damaged.
         """
         with self._store._answered():
             if not self._store.redis.llen(queue):
@@ -163,9 +171,12 @@ class Queries(StorePart):
             return int(cursor) if cursor.isdecimal() else 0
 
     def _due_lately(self, names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield runs of the due set with requested fields.
+        """Yield the id and some fields of each run in the due set.
 
         Runs that were due more than ``LATE_MS`` ago are left out.
+
+        Args:
+            names: the names of the fields. Fields that a run does not have are left out.
         """
         span = {self.keys.due: (self._store.time() - LATE_MS, math.inf)}
         after: str | None = None
@@ -178,7 +189,10 @@ class Queries(StorePart):
             after = f"{entries[-1][1]}:{ids[-1]}"
 
     def counts(self) -> dict[str, int]:
-        """Return the sizes of indexes, due set and queues."""
+        """Return the sizes of the indexes, of the due set and of the roles' queues, by name.
+
+        The due set has the name ``due``.
+        """
         indexes = (*INDEXES, *CHILD_INDEXES)
         names = [self.keys.index(name) for name in indexes]
         with (
@@ -193,7 +207,10 @@ class Queries(StorePart):
         return dict(zip((*indexes, "due", *self.keys.queue_names), counts, strict=True))
 
     def interrupted_count(self) -> int:
-        """Return how many runs wait for a person. Child runs are included."""
+        """Return how many runs wait for a person.
+
+        Child runs are included.
+        """
         with (
             self._store._answered(),
             self._store.redis.pipeline(transaction=False) as pipe,
@@ -203,11 +220,17 @@ class Queries(StorePart):
             return sum(pipe.execute())
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return the numbers of runs that completed and that errored, over time.
+        """Return how many runs completed and errored in each part of a time span.
 
-        The last ``seconds`` are divided into ``buckets`` equal parts, the oldest first. Child runs
-        count too. The cost does not depend on the number of runs: each part is two counts in a
-        sorted set.
+        The time span ends now. Child runs are included. The cost does not depend on the number of
+        runs.
+
+        Args:
+            seconds: the length of the time span.
+            buckets: the number of equal parts.
+
+        Returns:
+            The numbers for ``completed`` and for ``errored``. The oldest part is first.
         """
         now = self._store.time()
         edges = [now - seconds * 1000 * (buckets - number) // buckets for number in range(buckets)]

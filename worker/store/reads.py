@@ -1,4 +1,4 @@
-"""Reads of a stored run: its hash, its history, its artifacts and files."""
+"""Reads of stored runs: their hashes, histories, artifacts and files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ MISTYPED: dict[str, str] = {}
 
 
 class RunFields(StorePart):
-    """Reads of single runs and several runs' fields (``store.reads``)."""
+    """Reads of the hashes, histories, artifacts and files of runs (``store.reads``)."""
 
     def fields(self, run_id: str) -> dict[str, str] | None:
-        """Return a run's whole hash. None if there is no such run."""
+        """Return all fields of a run's hash. None if there is no such run."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self.keys.run(run_id))) or None
 
     def holds(self, run_id: str, token: str, claim: str) -> bool:
-        """Return whether a claim still permits its round.
+        """Return whether a claimed round may still begin.
 
-        The claim with this token and id must hold the run's lease, and no stop may be requested.
+        It may if the claim still holds the run's lease, and no stop is requested.
+
+        Args:
+            token: the token of the claim.
+            claim: the id of the claim.
         """
         names = ("phase", "token", "claim_id", "stop_current_execution")
         with self._store._answered():
@@ -46,7 +50,9 @@ class RunFields(StorePart):
     def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
         """Return turns of a run's history, as stored texts.
 
-        They are those from ``start`` up to, but not including, ``stop``. The default is all turns.
+        Args:
+            start: the position of the first turn. A negative position counts from the end.
+            stop: the position after the last turn. None: up to the newest turn.
         """
         with self._store._answered():
             return cast(
@@ -57,11 +63,11 @@ class RunFields(StorePart):
             )
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
-        """Return several runs' whole hashes, in one exchange.
+        """Return all fields of several runs' hashes, in one exchange.
 
         Returns:
-            The fields of each run. None for a run that does not exist, an empty dict if its key is
-            not a hash.
+            The fields of each run, in the order of ``run_ids``. None for a run that does not exist.
+            An empty dict for a run whose key is not a hash.
         """
         with (
             self._store._answered(),
@@ -73,9 +79,14 @@ class RunFields(StorePart):
         return [reply if reply is MISTYPED else reply or None for reply in replies]
 
     def fields_by_run(self, wanted: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-        """Return each run's requested fields, in one exchange.
+        """Return some fields of several runs, in one exchange.
 
-        Fields that a run does not have are left out. A run whose key is not a hash has none.
+        Args:
+            wanted: the names of the fields to read, by run id.
+
+        Returns:
+            The fields of each run, in the order of ``wanted``. Fields that a run does not have are
+            left out. Empty for a run whose key is not a hash.
         """
         with (
             self._store._answered(),
@@ -92,9 +103,11 @@ class RunFields(StorePart):
         ]
 
     def some_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
-        """Return several runs' requested fields, in one exchange.
+        """Return the same fields of several runs, in one exchange.
 
-        Fields that a run does not have are left out. A run whose key is not a hash has none.
+        Returns:
+            The fields of each run, in the order of ``run_ids``. Fields that a run does not have are
+            left out. Empty for a run whose key is not a hash.
         """
         with (
             self._store._answered(),
@@ -112,11 +125,11 @@ class RunFields(StorePart):
         ]
 
     def many_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
-        """Return the requested fields of very many runs.
+        """Return the same fields of very many runs.
 
-        The result is that of ``some_fields``. A script (read_fields.lua) reads a thousand runs in
-        each exchange. Its reply is one text: this process reads it in a thirtieth of the time that
-        a thousand replies take.
+        The result is that of ``some_fields``. But a script (read_fields.lua) reads a thousand runs
+        in each exchange, and replies with one text. This process parses that text in a thirtieth of
+        the time that a thousand replies take.
         """
         script, found = self._store._scripts["read_fields"], []
         for begin in range(0, len(run_ids), MANY):
@@ -131,14 +144,14 @@ class RunFields(StorePart):
         ]
 
     def artifact(self, run_id: str, name: str) -> str | None:
-        """Return the text of a run's artifact, or None."""
+        """Return the text of a run's artifact. None if the run has no such artifact."""
         with self._store._answered():
             return cast("str | None", self._store.redis.hget(self.keys.artifacts(run_id), name))
 
     def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return a run's artifact names with sizes in bytes.
+        """Return the size in bytes of each artifact of a run, by name.
 
-        The artifacts that hold the media types of files are left out.
+        Artifacts that only hold the media type of a file are left out.
         """
         key = self.keys.artifacts(run_id)
         with (
@@ -152,9 +165,10 @@ class RunFields(StorePart):
             return dict(zip(names, pipe.execute(), strict=True))
 
     def file(self, run_id: str, name: str) -> File | None:
-        """Return one of a run's files, or None.
+        """Return one file of a run. None if the run has no such file.
 
-        A fork also has files under the names of child runs: ``RUN/NAME``.
+        Args:
+            name: the name of the file. A fork also has files of child runs, under ``RUN/NAME``.
         """
         names = [artifact_name(BYTES, name), artifact_name(TYPE, name)]
         with self._store._answered():
@@ -166,7 +180,7 @@ class RunFields(StorePart):
         return file_of(name, content, media_type)
 
     def files(self, run_id: str) -> list[FileReference]:
-        """Return references to a run's files, with their sizes."""
+        """Return references to all files of a run: name, media type and size."""
         key = self.keys.artifacts(run_id)
         with (
             self._store._answered(),
@@ -188,10 +202,10 @@ class RunFields(StorePart):
 def _hashes(replies: list[Any]) -> list[Any]:
     """Return the replies to reads of hashes.
 
-    A key that is not a hash gives ``MISTYPED``.
+    The error reply for a key that is not a hash is replaced by ``MISTYPED``.
 
     Raises:
-        redis.ResponseError: The server refused a read for another reason, such as an ACL.
+        redis.ResponseError: another error reply, for example because of an ACL.
     """
     for reply in replies:
         if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):

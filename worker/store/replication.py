@@ -1,4 +1,4 @@
-"""Replication: replies to clients only after enough replicas have the write (WAIT)."""
+"""Replication: a transition returns only after enough replicas have its write (WAIT)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ ACKNOWLEDGED = frozenset(
 
 @dataclass(frozen=True)
 class Replication:
-    """How many replicas must have a client's write.
+    """How many replicas must have a write before its transition returns.
 
-    ``seconds`` is the longest time that the client waits for them. 0 replicas: it does not wait.
+    Attributes:
+        replicas: the number of replicas. 0: the transition does not wait.
+        seconds: the longest time to wait for the replicas.
     """
 
     replicas: int = 0
@@ -47,13 +49,21 @@ def answer_and_wait(
     wanted: Replication,
     mark: str,
 ) -> Any:
-    """Run a script, and wait for replication of its writes.
+    """Run a script, and wait until replicas have its writes.
 
-    WAIT checks the connection's own last write. A repeated operation may write nothing. Valkey
-    would then report at once that all replicas have it. So a PUBLISH on the channel ``mark``, which
-    changes nothing, follows the transition. A replica that has the PUBLISH has all data behind the
-    reply. This is one exchange over one connection. Otherwise, after a failover in between, the new
-    master's replicas would confirm the old master's reply.
+    WAIT only covers writes of its own connection. A repeated operation may write nothing, and
+    Valkey would then report at once that all replicas have it. So the script is followed by a
+    PUBLISH, which changes nothing. A replica that has the PUBLISH has all data on which the
+    script's reply is based.
+
+    Script, PUBLISH and WAIT are one exchange over one connection. Otherwise, after a failover in
+    between, the replicas of the new master would confirm a reply of the old master.
+
+    Args:
+        argv: the arguments of the script.
+        wanted: the number of replicas, and the longest wait. If the time is over, the function
+            returns nevertheless.
+        mark: the channel for the PUBLISH.
 
     Returns:
         The script's reply, and the number of replicas that have its writes.

@@ -1,4 +1,4 @@
-"""Replies of transitions, and a commit's prefetch request."""
+"""The replies of transitions as objects, and the request of a commit for a prefetch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,24 @@ NEWEST_TURNS = 8
 
 
 class Claim(NamedTuple):
-    """A claim that was granted: the lease's token, and everything that the round needs.
+    """A granted claim: the lease's token, and the data that the round needs.
 
-    Times are in ms of the server's clock. ``carried_over`` marks a claim that a commit renewed for
-    a run with affinity to this worker. Its ``fields`` are those that the caller itself committed a
-    moment ago. They were not read again. ``waited_for`` has the signals and ended children that may
-    have ended the wait of the run's step (``waited_for`` in parts/grant.lua).
+    Times are in ms of the server's clock.
+
+    Attributes:
+        token: the fencing token of the lease.
+        attempt: the number of the attempt, from 1.
+        lease_until: the time at which the lease ends, if it is not extended.
+        now: the time of the claim.
+        turns: the number of all stored turns of the run's history.
+        fields: the fields of the run's hash.
+        newest: the newest turns, as stored texts. At most ``NEWEST_TURNS``.
+        id: the id of the claim.
+        carried_over: whether the commit of the run's previous round renewed the claim, because the
+            run has affinity to this worker. Then ``fields`` are those that this worker has just
+            committed. They were not read again.
+        waited_for: the signals and the ended children that may have ended the wait of the run's
+            step (``waited_for`` in parts/grant.lua). Empty if the step has not waited.
     """
 
     token: str
@@ -35,7 +47,7 @@ class Claim(NamedTuple):
 
     @property
     def waited(self) -> int | None:
-        """Ms that the round waited in its queue. None if it was not queued."""
+        """Ms that the round's message waited in its queue. None if it was not in a queue."""
         queued_at = self.fields.get("queued_at")
         if self.carried_over or not queued_at:
             return None
@@ -43,11 +55,19 @@ class Claim(NamedTuple):
 
 
 class PrefetchRequest(NamedTuple):
-    """A commit's request for the next message.
+    """The request of a commit to prefetch the next message.
 
-    The commit takes the message from the first queue of ``lists`` that has one. The same script
-    claims the message's round, as ``store.rounds.claim`` would. ``claim`` is an id made for this
-    commit alone. A commit that is sent again must send the same id.
+    The commit pops a message from the first queue that has one. The same script claims the round of
+    this message, as ``store.rounds.claim`` does.
+
+    Attributes:
+        lists: the queues, in the order in which they are tried.
+        claim: the id for the new claim. A commit that is sent again must send the same id. Another
+            commit must not use it.
+        owner: the worker's name.
+        lease: ms until the new lease ends.
+        known: the names of the flows that the worker runs.
+        schema: the newest schema version of runs that the worker reads. None: any version.
     """
 
     lists: Sequence[str]
@@ -74,10 +94,14 @@ class PrefetchRequest(NamedTuple):
 
 
 class Prefetched(NamedTuple):
-    """A message that a commit prefetched, and the claim of its round.
+    """A prefetched message, with the claim of its round.
 
-    ``claim`` is None if the round could not be claimed here: the message's delivery must claim it.
-    ``content`` is the parsed message if this process built it. ``text`` may then be empty.
+    Attributes:
+        list: the queue from which the message was popped.
+        text: the message. It may be empty if ``content`` is set.
+        claim: the claim of the message's round. None if the commit could not claim the round. Then
+            the worker has to claim it when it receives the message.
+        content: the parsed message, if this process built it. None if the text has to be parsed.
     """
 
     list: str
@@ -90,10 +114,11 @@ class CommitReply(NamedTuple):
     """The reply to a commit.
 
     Attributes:
-        word: the word of commit_round.lua.
-        detail: the result of the commit, or the damaged key or field.
-        prefetched: the message that the same write popped for this worker.
-        follow_ups: ids of runs with follow-ups for their children, which the caller may do at once.
+        word: the word of commit_round.lua. ``ok`` if the round was committed.
+        detail: with ``ok``, the result of the commit (``continued``, ``completed``, ...). With
+            ``unread``, the unread signals. With ``damaged``, the damaged key or field.
+        prefetched: the message that the commit prefetched. None if it prefetched none.
+        follow_ups: ids of runs whose children need a follow-up. The caller may do it at once.
     """
 
     word: str
@@ -105,14 +130,18 @@ class CommitReply(NamedTuple):
 class ChildrenStep(NamedTuple):
     """The next step for a run's children.
 
+    It is the reply of reconcile_children.lua.
+
     Attributes:
-        word: the word of reconcile_children.lua.
-        group: the group whose children may be started.
-        first: the place of the first of these.
-        nonce: the parent's nonce.
-        room: the number of children that may be started.
-        plan: the two texts of the plan that describe them.
-        walk: with ``start``, the position to continue at. For other words, ``start`` is the damaged
+        word: the word of the script. With ``start``, the caller starts children. With ``more``, it
+            calls the script again.
+        group: with ``start``, the group whose children may be started.
+        first: with ``start``, the number of the first of these children in the group.
+        nonce: with ``start``, the nonce of the parent.
+        room: with ``start``, how many children may be started.
+        plan: with ``start``, the two texts of the group's plan that describe these children.
+        walk: with ``more``, the argument ``walk`` of the next call.
+        start: with ``more``, the argument ``start`` of the next call. With ``damaged``, the damaged
             key or field.
         follow_ups: ids of runs whose own children need a follow-up.
     """
@@ -129,7 +158,12 @@ class ChildrenStep(NamedTuple):
 
 
 class ClaimRefused(NamedTuple):
-    """A claim that was refused: the reply's first word, and a detail."""
+    """A claim that the script did not grant.
+
+    Attributes:
+        word: the word of claim_round.lua, with the reason.
+        detail: the text after the word, such as a phase or a flow. Empty if there is none.
+    """
 
     word: str
     detail: str = ""
@@ -137,17 +171,19 @@ class ClaimRefused(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepReply:
-    """The result of one sweep.
+    """The result of a sweep.
 
     Attributes:
-        report: ``(run_id, word)`` of each run that was examined.
-        handed: ``(list, message)`` of each message that the caller must publish. Empty without an
+        report: ``(run_id, word)`` of each examined run. The word is the outcome (sweep_due.lua).
+        handed: ``(queue, message)`` of each message that the caller must publish. Empty without an
             outbox.
-        unmade: queue, epoch, step and phase of each run whose message the caller must build for the
-            next sweep, by run id.
-        calls: id and epoch of each ended run whose ``on_end`` call is late.
-        follow_ups: ids of runs with follow-ups for their children, which the caller must do.
-        due_in: ms until the next run is due. None if no run is, or if another sweep was too recent.
+        unmade: queue, epoch, step and phase of each run without a stored message, by run id. The
+            caller must build the message for the next sweep.
+        calls: run id and epoch of each ended run whose ``on_end`` callback is overdue. The caller
+            must publish it.
+        follow_ups: ids of runs whose children need a follow-up. The caller must do it.
+        due_in: ms until the next run is due, but at most one lease. None if the due set is empty,
+            or if nothing was done because another sweep was too recent.
     """
 
     report: list[tuple[str, str]]
@@ -159,9 +195,13 @@ class SweepReply:
 
 
 class Continuation(NamedTuple):
-    """The next round's lease, for a run with affinity.
+    """The lease of the next round, for a run with affinity to its worker.
 
-    It has the token, the time of the claim (ms), and three stored fields of the run.
+    Attributes:
+        token: the fencing token of the new lease.
+        now: the time of the commit (ms).
+        lease_until, number, round_until: stored fields of the run. ``round_until`` is None if the
+            round has no time limit.
     """
 
     token: str
@@ -172,17 +212,19 @@ class Continuation(NamedTuple):
 
 
 def known_flows(flows: Iterable[str]) -> str:
-    """Return flow names as text for a script's search.
-
-    The script (parts/grant.lua) searches it for a run's flow.
-    """
+    """Return flow names as one text, in which parts/grant.lua searches for the flow of a run."""
     return f",{','.join(flows)},"
 
 
 class StoredSignal(NamedTuple):
-    """A stored signal: its number among signals of all names, time in ms, sender, and JSON.
+    """A signal as it is stored in a mailbox.
 
-    The JSON is empty if the signal was moved to a later run of its topic. Readers leave it out.
+    Attributes:
+        order: the number of the signal among the signals of all names.
+        at: the time at which it was sent (ms).
+        by: the sender. Empty if it is unknown.
+        payload: the payload as JSON. Empty if the signal was moved to a later run of its topic.
+            Readers ignore such a signal.
     """
 
     order: int
@@ -192,10 +234,10 @@ class StoredSignal(NamedTuple):
 
 
 def signal_of(text: str) -> StoredSignal:
-    """Return the signal that a mailbox's field describes.
+    """Parse a signal from a field of a mailbox.
 
     Raises:
-        ValueError: ``text`` describes no signal.
+        ValueError: ``text`` is not a stored signal.
     """
     order, at, rest = text.split("\n", 2)
     # The sender's name may have line breaks. JSON has none.

@@ -1,4 +1,4 @@
-"""The transitions of a round: its claim, lease, records and commit."""
+"""The transitions of a round: its claim, its lease, its records and its commit."""
 
 from __future__ import annotations
 
@@ -42,12 +42,22 @@ class RoundTransitions(StorePart):
         back: int = 1000,
         back_max: int = 30_000,
     ) -> Claim | ClaimRefused:
-        """Claim a run's round for a worker: ask for the lease that lets it play the round.
+        """Claim a round for a worker.
 
-        The script is claim_round.lua. Durations are in ms.
+        The worker then holds the run's lease. The script is claim_round.lua. Durations are in ms.
+
+        Args:
+            epoch, step: those of the received message.
+            claim: an id made for this claim. A repeated call with the same id gets the same claim.
+            owner: the worker's name.
+            lease: the time until the lease ends.
+            known: the names of the flows that the worker runs.
+            schema: the newest schema version of runs that the worker reads. None: any version.
+            back: the first wait of a run whose flow this worker does not run.
+            back_max: the longest wait of such a run. Its waits double.
 
         Returns:
-            The claim, or the refusal.
+            The claim. A ClaimRefused with the reason if the round was not claimed.
         """
         named = {
             "epoch": epoch,
@@ -72,8 +82,11 @@ class RoundTransitions(StorePart):
     def commit(self, run_id: str, **options: Any) -> tuple[str, str]:
         """Commit a run's round without a prefetch.
 
+        Args:
+            options: the arguments of ``commit_and_fetch``.
+
         Returns:
-            The script's word and its detail.
+            The word and the detail of a CommitReply.
         """
         return self.commit_and_fetch(run_id, **options)[:2]
 
@@ -92,17 +105,20 @@ class RoundTransitions(StorePart):
         fetch: PrefetchRequest | None = None,
         **named: str | int | None,
     ) -> CommitReply:
-        """Commit a run's round, and prefetch if ``fetch`` asks.
+        """Commit a run's round, and prefetch the next message if ``fetch`` is set.
 
-        The script is commit_round.lua. If the worker has lost its lease, nothing is committed, and
+        The script is commit_round.lua. If the worker has lost the lease, nothing is committed, and
         the reply's word is ``fenced``.
 
         Args:
-            fetch: the message to prefetch in the same script. None: no prefetch.
-            named: further arguments of commit_round.lua.
-
-        Returns:
-            The reply of the script.
+            epoch, step, token: those of the round's claim.
+            kind: the kind of the commit, such as ``next``, ``end`` or ``failed``.
+            fields: fields of the run's hash to write.
+            additions: turns to append to the run's history, as stored texts.
+            artifacts: artifacts to write, by name.
+            idempotency_key: the run's idempotency key, if it has one.
+            fetch: the prefetch in the same script. None: no prefetch.
+            named: further arguments of the script, by name. An argument that is None is left out.
         """
         named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
         if fetch is not None:
@@ -149,18 +165,29 @@ class RoundTransitions(StorePart):
         keep_events: str | int | None = None,
         record: str | int | None = None,
     ) -> Continuation | None:
-        """Commit a round, and lease the run's next one.
+        """Commit a round, and lease the run's next round to the same worker.
 
-        The same worker gets the lease. The script is commit_and_continue.lua.
+        The script is commit_and_continue.lua. No message is pushed.
 
         Args:
-            forget: number of the oldest turns to drop.
-            keep_events: about how many of the newest events stay. None: all.
-            record: digest and names of the values that the round's event gets.
+            epoch, step, token, claim: those of the round's claim.
+            next_claim: an id made for the claim of the next round.
+            queue: the queue of the next round.
+            message: the message of the next round. Empty if it was not built.
+            fields: fields of the run's hash to write.
+            additions: turns to append to the run's history, as stored texts.
+            artifacts: artifacts to write, by name.
+            took: the duration of the round in ms.
+            data: JSON for the round's event.
+            mailbox: the field ``mailbox`` of the run's hash, as the claim read it. None: it was not
+                there.
+            forget: how many of the oldest turns to drop. None: none.
+            keep_events: about how many of the newest events to keep. None: all.
+            record: digest and names of the values that the round's event gets. None: no values.
 
         Returns:
-            The lease of the next round. None: nothing was written, since the case needs
-            ``commit_and_fetch``.
+            The lease of the next round. None if nothing was written: the round must be committed
+            with ``commit_and_fetch``.
         """
         named = {
             "epoch": epoch,
@@ -195,9 +222,15 @@ class RoundTransitions(StorePart):
         return Continuation(token, int(now), lease_until, number, *round_until)
 
     def _fetched(self, reply: str, fetch: PrefetchRequest) -> Prefetched | None:
-        """Return the prefetched message in a commit's reply.
+        """Parse the prefetched message in the reply to a commit.
 
-        None if its run is gone by now.
+        Args:
+            reply: the part of the reply after the detail.
+            fetch: the commit's request.
+
+        Returns:
+            The message, with a claim if the script claimed its round. None if the run has been
+            deleted meanwhile.
         """
         head, _, rest = reply.partition(BETWEEN)
         word, _, name = head.partition(" ")
@@ -209,8 +242,13 @@ class RoundTransitions(StorePart):
     def _granted(self, grant: str, claim: str) -> Claim | None:
         """Parse a granted claim (GRANT in parts/grant.lua).
 
+        If a text of the run contains the separator of the reply, the run is read again.
+
+        Args:
+            claim: the id of the claim.
+
         Returns:
-            The claim, or None if its run is gone by now.
+            None if the run has been deleted meanwhile.
         """
         head, *texts = grant.split(BETWEEN)
         now, turns, field_texts, waited_texts, run_id = head.split(" ", 4)
@@ -239,10 +277,18 @@ class RoundTransitions(StorePart):
     def intend(
         self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str
     ) -> str:
-        """Record the commands that a round will execute.
+        """Record the commands that a round is about to execute.
 
-        ``key`` has one line per command. The script is record_intent.lua. Its word is returned:
-        ``ok`` means that the commands may begin.
+        The script is record_intent.lua.
+
+        Args:
+            epoch, step, token, claim: those of the round's claim. A ``claim`` of None is not
+                checked.
+            key: a line for each command, which begins with its idempotency key. It replaces the
+                lines of an earlier call.
+
+        Returns:
+            The word of the script. Only after ``ok`` may the commands begin.
         """
         return str(
             self._store._run(
@@ -264,13 +310,16 @@ class RoundTransitions(StorePart):
     ) -> tuple[str, str]:
         """Record a step's named result before the commit.
 
-        If the step has a result of this name already, that one stays.
+        If the step already has a result of this name, that result is kept.
 
         Args:
-            artifact: the whole result, if ``value`` is only its digest.
+            nonce: the nonce of the run.
+            value: the result, or its digest if ``artifact`` is set.
+            artifact: a large result, to be stored as an artifact. None: ``value`` is the result.
 
         Returns:
-            The word of record_result.lua, and with ``ok`` and ``large`` the recorded value.
+            The word of record_result.lua. With ``ok`` and ``large`` also the recorded value,
+            otherwise an empty text.
         """
         named = {"nonce": nonce, "step": step, "name": name, "value": value, "artifact": artifact}
         reply = self._store._run("record_result", run_id, named)
@@ -279,13 +328,20 @@ class RoundTransitions(StorePart):
     def ask_provider(
         self, what: str, name: str, holder: str, **named: int | None
     ) -> tuple[str, int]:
-        """Ask whether a round may send a request to a model provider.
+        """Ask whether a round may send a request to a model provider, or report its end.
 
-        The provider may be busy. The same call with another ``what`` than ``enter`` records how the
-        request ended.
+        The provider may be busy. Then one round of all workers may send a request, and the others
+        wait.
+
+        Args:
+            what: ``enter`` asks for the permission. ``refused``, ``answered`` and ``left`` report
+                how the request ended.
+            name: the provider: endpoint and model.
+            holder: the attempt of the round.
+            named: further arguments of ask_provider.lua, in ms.
 
         Returns:
-            The word of ask_provider.lua, and with ``wait`` the delay in ms.
+            The word of the script, and the ms to wait. The number is 0 unless the word is ``wait``.
         """
         reply = self._store._call(
             "ask_provider",
@@ -303,12 +359,13 @@ class RoundTransitions(StorePart):
         """Extend the leases of rounds (the heartbeat).
 
         Args:
-            leases: ``(run_id, token, progress JSON or "")`` of each round.
-            limits: ms until the round's own time is over; None for a round without a limit.
-            claims: the id of each round's claim.
+            leases: ``(run_id, token, progress)`` of each round. The progress is JSON, or empty.
+            limits: for each round the ms until its own time limit. None: the round has no limit.
+                Empty: no round has one.
+            claims: the id of each round's claim. Empty: the ids are not checked.
 
         Returns:
-            One word per lease, in order.
+            A word of extend_leases.lua for each round, in the order of ``leases``.
         """
         if not leases:
             return []
@@ -325,7 +382,13 @@ class RoundTransitions(StorePart):
     def release_dead_lease(self, run_id: str, *, epoch: int, step: int, process: str) -> list[str]:
         """End the lease of a round whose process died.
 
-        The script is release_dead_lease.lua. Its reply is returned.
+        The script is release_dead_lease.lua. The next sweep then requeues the round.
+
+        Args:
+            process: the name of the process. If it does not hold the lease, nothing happens.
+
+        Returns:
+            The reply of the script.
         """
         return self._store._run(
             "release_dead_lease", run_id, {"epoch": epoch, "step": step, "process": process}
@@ -334,13 +397,18 @@ class RoundTransitions(StorePart):
     def redirect(
         self, run_id: str, *, queue: str, to: str, by: str
     ) -> tuple[str, list[tuple[str, str]]]:
-        """Redirect a run's message to workers with its flow.
+        """Move a run's message to the queue of workers that can run the round.
 
-        The message moves to their queue. The script is redirect_round.lua.
+        The script is redirect_round.lua.
+
+        Args:
+            queue: the queue that only those workers consume.
+            to: the names of those workers, as a text for people.
+            by: the name of the worker that received the message.
 
         Returns:
-            The word of redirect_round.lua, and with an outbox the (queue, message) that the caller
-            must publish.
+            The word of the script, and the messages that the caller must publish, as (queue,
+            message). There are none without an outbox.
         """
         word, *to_publish = self._store._call(
             "redirect_round",
@@ -362,8 +430,13 @@ class RoundTransitions(StorePart):
     ) -> list[str]:
         """End a queued run whose stored message is unusable.
 
-        The message is not that of the run's round. No worker could ever claim the round with it,
-        and the sweeper would send it again for ever.
+        The run ends as errored. The message belongs to another round, or is invalid. So no worker
+        could ever claim the round, and the sweeper would publish the message again for ever.
+
+        Args:
+            epoch, step, message: those of the run, as the caller read them. If the run has changed
+                since then, nothing happens.
+            error: the text of the run's error.
 
         Returns:
             The reply of quarantine_run.lua.

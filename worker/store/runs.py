@@ -1,7 +1,4 @@
-"""The transitions of runs, from submission to deletion.
-
-People and programs ask for them.
-"""
+"""The transitions of runs that people and programs request, from submission to deletion."""
 
 from __future__ import annotations
 
@@ -13,12 +10,16 @@ from perdure.worker.store.replies import BETWEEN
 
 
 class RunTransitions(StorePart):
-    """The transitions of runs (``store.runs``)."""
+    """The transitions of a run from submission to deletion (``store.runs``)."""
 
     def submit(self, run_id: str, fields: Mapping[str, str], **options: Any) -> tuple[str, str]:
-        """Create a run. Return the script's word and the run's id.
+        """Create a run.
 
-        The options are those of ``submit_and_tell``, which also returns the run's hash.
+        Args:
+            options: the other arguments of ``submit_and_tell``.
+
+        Returns:
+            The first two results of ``submit_and_tell``: the word and the id.
         """
         return self.submit_and_tell(run_id, fields, **options)[:2]
 
@@ -48,20 +49,30 @@ class RunTransitions(StorePart):
         Durations are in ms.
 
         Args:
-            submitted_by: adds the run to this submitter's index.
-            topic: name that the run takes, with the signals that wait there.
-            said: digest of the key of a message that earlier holders of the topic may have read.
-                The new run follows the last of these runs. A copy that none of them has read
-                becomes the new run's.
-            said_content: digest of this message.
+            fields: the fields of the run's hash.
+            nonce: a random text of this submission. A repeated call with the same nonce changes
+                nothing.
+            message: the message of the run's first round.
+            phase: ``queued``, ``waiting`` (until ``delay`` is over) or ``interrupted``.
+            delay: the time until a waiting run starts.
+            deadline: the time from now until the run's deadline. None: no deadline.
+            content: the digest of the submission. It is needed with an idempotency key.
+            submitted_by: the submitter, to whose index the run is added. None: it is added to no
+                index.
+            topic: the topic that the run takes, with the signals that wait there. None: no topic.
+            said: the key of a message that an earlier run of the topic may have read. If one has
+                read it, no run is created. Otherwise unread copies of the message move to the new
+                run.
+            said_content: the digest of that message.
             artifacts: artifacts of the new run, by name.
-            step: the step at which the run begins. A fork begins at one above 0.
-            turns: stored turns of its history. Only a fork begins with some.
-            values: the run's first named values, as JSON, for its first event.
+            step: the step at which the run begins. Only a fork begins at a step above 0.
+            turns: the stored turns with which the history of a fork begins.
+            values: the named values with which the run begins, as JSON for its first event.
 
         Returns:
-            The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
-            None if the caller must read it, for example because this call did not make the run.
+            The word of submit_run.lua, the id of the run that the word concerns, and the fields of
+            the new run's hash. The fields are None if no run was created, or if the caller has to
+            read them.
         """
         named = {
             "id": run_id,
@@ -85,10 +96,15 @@ class RunTransitions(StorePart):
         return reply[0], reply[1], _written(reply[2]) if len(reply) > 2 else None
 
     def set_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:
-        """Record a run's traceparent, unless it has a trace.
+        """Record the trace of a run that has none.
+
+        Args:
+            nonce: the nonce of the run.
+            trace: a traceparent. If the run already has one, that one is kept.
 
         Returns:
-            The word of set_trace.lua, and with ``ok`` the recorded trace.
+            The word of set_trace.lua. With ``ok`` also the run's traceparent, otherwise an empty
+            text.
         """
         reply = self._store._run("set_trace", run_id, {"nonce": nonce, "trace": trace})
         return reply[0], reply[1] if len(reply) > 1 else ""
@@ -103,10 +119,13 @@ class RunTransitions(StorePart):
         reason: str | None = None,
         only: bool = False,
     ) -> list[str]:
-        """Request a run's stop. Return the reply of request_stop.lua.
+        """Request the stop of a run. Return the reply of request_stop.lua.
 
         Args:
-            only: let the run's children continue.
+            op: the id of this operation. A repetition gets the first reply.
+            mode: ``graceful`` or ``now``.
+            by: the person who stops the run.
+            only: whether the run's children continue. If not, they are stopped too.
         """
         named = {"op": op, "mode": mode, "by": by, "reason": reason, "only": 1 if only else None}
         return self._store._run("request_stop", run_id, named)
@@ -129,15 +148,21 @@ class RunTransitions(StorePart):
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> list[str]:
-        """Continue an interrupted or stopped run. Return the reply of resume_run.lua.
+        """Continue an interrupted, stopped or unfinished run. Return the reply of resume_run.lua.
 
         Args:
-            op: id of this operation. A repetition gets the first reply.
-            message, after: messages of the next epoch, and of the epoch after it.
+            op: the id of this operation. A repetition gets the first reply.
+            epoch, step: those of the run, as the caller read them. If the run has changed since
+                then, it does not continue.
+            message: the message of the next epoch.
+            after: the message of the epoch after it, in case the run is interrupted again at once.
+            interrupt: the id of the interrupt that ``answer`` answers. None: no answer.
+            answer: the answer, as JSON.
             fields: fields of the run's hash to write in the same script.
-            digest: digest of the content from which the caller made ``fields``.
+            digest: the digest of the content from which the caller made ``fields``.
             data: JSON for the event.
             more: whether ``fields`` gives more cycles to a run that has used up its cycles.
+            by: the person who continues the run.
         """
         named = {
             "op": op,
@@ -166,9 +191,9 @@ class RunTransitions(StorePart):
         fields: Mapping[str, str] | None = None,
         digest: str | None = None,
     ) -> list[str]:
-        """Retry an errored run at the failed step. Return the reply of retry_run.lua.
+        """Continue an errored run at the step that failed. Return the reply of retry_run.lua.
 
-        The arguments are as in ``resume``.
+        The arguments are those of ``resume`` with the same names.
         """
         named = {
             "op": op,
@@ -183,11 +208,14 @@ class RunTransitions(StorePart):
     def raise_limit(
         self, run_id: str, *, op: str, add: str, by: str | None = None, child: str | None = None
     ) -> list[str]:
-        """Add to the limits of a run's budgets. Return the reply of raise_limit.lua.
+        """Raise limits of a run's budgets. Return the reply of raise_limit.lua.
 
         Args:
-            add: a line ``NAME MILLIONTHS`` for each budget.
-            child: the run below that asked for more.
+            op: the id of this operation. A repetition gets the first reply.
+            add: a line ``NAME MILLIONTHS`` for each budget. The amount is added to the limit.
+            by: the person who raises the limits.
+            child: the run below this run that asked for more. Then the limits are raised even if
+                this run is completed.
         """
         return self._store._run(
             "raise_limit", run_id, {"op": op, "add": add, "by": by, "child": child}
@@ -196,7 +224,12 @@ class RunTransitions(StorePart):
     def delete(
         self, run_id: str, idempotency_key: str | None = None, schema: str | None = None
     ) -> list[str]:
-        """Delete an ended or damaged run. Return the reply of delete_run.lua."""
+        """Delete an ended, stopped or damaged run. Return the reply of delete_run.lua.
+
+        Args:
+            schema: the newest schema version of runs that the caller reads. A run of a newer
+                version is not deleted as damaged. None: any version.
+        """
         return self._store._run(
             "delete_run", run_id, {"id": run_id, "schema": schema}, idempotency_key=idempotency_key
         )
@@ -206,7 +239,11 @@ class RunTransitions(StorePart):
         return self._store._run("check_run", run_id, {})
 
     def examine_all(self, run_ids: Sequence[str]) -> list[list[str]]:
-        """Examine several runs in one exchange. Return replies like those of ``examine``."""
+        """Check whether the stored data of several runs can be read, in one exchange.
+
+        Returns:
+            For each run the reply that ``examine`` would return.
+        """
         nothing: Mapping[str, Any] = {}
         calls = [(self.keys.of_run(run_id), nothing) for run_id in run_ids]
         return self._store._call_all("check_run", calls) if calls else []
@@ -216,7 +253,7 @@ def _written(reply: str) -> dict[str, str] | None:
     """Parse the run's fields in submit_run.lua's reply.
 
     Returns:
-        The fields by name, or None if one of their texts has the character that separates them.
+        The fields by name. None if one of their texts contains the separator of the reply.
     """
     count, *texts = reply.split(BETWEEN)
     return dict(zip(texts[::2], texts[1::2], strict=True)) if len(texts) == int(count) else None

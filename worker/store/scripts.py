@@ -63,13 +63,14 @@ Arguments = Sequence[str | bytes | int]
 class Transition:
     """A Lua script that runs on the state server.
 
-    EVALSHA is sent first, and EVAL only if the server does not have the script. So a user needs no
-    right to SCRIPT LOAD. A script without writes uses EVALSHA_RO and EVAL_RO, so that a read-only
-    user can run it.
+    EVALSHA is sent first. EVAL follows only if the server does not have the script, so a user needs
+    no right to SCRIPT LOAD. For a script without writes, EVALSHA_RO and EVAL_RO are used, so that a
+    user with read access can run it.
 
     Args:
-        text: the whole Lua code, or a function that returns it. It is called when the script is
-            first used, because a command of the command line runs one or two of the scripts.
+        text: the whole Lua code, or a function that returns it. The function is called when the
+            script is first used, because a command of the command line needs only one or two
+            scripts.
     """
 
     def __init__(self, text: str | Callable[[], str]) -> None:
@@ -108,8 +109,14 @@ class Transition:
     ) -> list[str | bytes | int]:
         """Return the script's arguments (ARGV), in the order that it expects.
 
-        The positional arguments come first, then pairs of name and value (None is left out).
-        ``fields`` follow after ``=``, and ``rest`` after ``--``. parts/arguments.lua reads them.
+        The positional arguments are first. Pairs of name and value follow, then ``fields`` after
+        ``=``, then ``rest`` after ``--``. The script reads them with parts/arguments.lua.
+
+        Args:
+            named: the arguments by name, both positional and others. A positional argument that is
+                missing or None becomes an empty text. Another argument that is None is left out.
+            fields: fields of the run's hash.
+            rest: further texts.
         """
         others = dict(named)
         argv: list[str | bytes | int] = [
@@ -126,18 +133,22 @@ class Transition:
         return [*argv, "--", *items] if items else argv
 
     def __call__(self, wire: Wire, keys: Sequence[str], args: Arguments) -> Any:
-        """Run the script, and return its reply."""
+        """Run the script, and return its reply. An error reply is raised."""
         return told(self.exchange(wire, keys, args)[0])
 
     def exchange(
         self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Arguments
     ) -> list[Any]:
-        """Run the script, then the commands of ``behind``.
+        """Run the script, then further commands.
 
-        They go over the same connection.
+        All are sent in one exchange over one connection. If the server does not have the script,
+        everything is sent again with the script in full.
+
+        Args:
+            behind: the further commands.
 
         Returns:
-            The replies in order. An error is returned in the list, not raised.
+            The replies in order. An error reply is returned in the list, not raised.
         """
         rest = b"".join(packed(command) for command in behind) if behind else b""
         for head in (self._by_digest, self._in_full):
@@ -151,10 +162,13 @@ class Transition:
     def exchange_all(
         self, wire: Wire, calls: Sequence[tuple[Sequence[str], Arguments]]
     ) -> list[Any]:
-        """Run the script for each call, in one exchange.
+        """Run the script once for each call, in one exchange.
+
+        Args:
+            calls: keys and arguments of each call. There must be at least one.
 
         Returns:
-            The replies in order. An error is returned in the list, not raised.
+            The replies in order. An error reply is returned in the list, not raised.
         """
         (keys, args), *others = calls
         behind: list[Arguments] = [
@@ -168,7 +182,8 @@ class Transition:
         """Add a call of the script to redis-py's pipeline.
 
         Args:
-            whole: send the script in full. The server has it from then on.
+            whole: whether to send the script in full. If not, the server must have the script
+                already.
         """
         pipe.execute_command(
             *(self._in_full if whole else self._by_digest), len(keys), *keys, *args
@@ -179,16 +194,20 @@ class Transition:
 def source(name: str) -> str:
     """Return a transition's whole Lua code, with shared parts.
 
-    Rare code is at the end of a script, since a server creates every local function that it passes.
+    The code for rare cases is at the end of a script, since a server creates every local function
+    before the point at which the script returns.
     """
     text = _whole(f"{name}.lua")
     return text.replace("--@ arguments\n", _read(_placed(text)), 1)
 
 
 def _whole(name: str) -> str:
-    """Return a Lua file's text with its includes.
+    """Return the text of a Lua file, with the text of each included file.
 
-    An included file may include further ones.
+    Included files may include further files.
+
+    Args:
+        name: the name of the file, in this package or in the folder of a feature.
     """
     file = files("perdure.worker.store").joinpath("lua", name)
     if not file.is_file():
@@ -197,7 +216,7 @@ def _whole(name: str) -> str:
 
 
 def folders() -> list[Traversable]:
-    """Return the folders with the Lua files of features."""
+    """Return the folders of the features that have Lua files."""
     return [
         files(f"perdure.worker.features.{feature.name}").joinpath("lua")
         for feature in features()
@@ -208,7 +227,7 @@ def folders() -> list[Traversable]:
 def _placed(text: str) -> list[str]:
     """Return the names of a script's positional arguments.
 
-    They are in its comment line ``PLACES``. An optional one is in brackets.
+    They are in its comment line ``PLACES``. The name of an optional argument is in brackets.
     """
     places = PLACES.search(text)
     return places[1].split() if places else []
@@ -227,5 +246,5 @@ def _read(names: Sequence[str]) -> str:
 
 
 def load() -> dict[str, Transition]:
-    """Return the scripts of all transitions, by name."""
+    """Return all transitions by name. Their Lua code is read when they are first used."""
     return {name: Transition(partial(source, name)) for name in TRANSITIONS}

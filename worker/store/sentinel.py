@@ -1,8 +1,8 @@
-"""Redis clients that can follow a Sentinel service's master.
+"""Redis clients that follow the master of a Sentinel service.
 
 A connection to a server that is no longer the master is closed. The next connection asks the
-Sentinels for the master. redis-py does so only after READONLY. This module adds the other replies
-that a former master gives. It also reads each Sentinel's view of a service.
+Sentinels for the master. redis-py does so only after READONLY. This module also does so after other
+error replies of a former master. It also reads each Sentinel's view of a service.
 """
 
 from __future__ import annotations
@@ -44,14 +44,17 @@ LIBRARY = redis.DriverInfo(lib_version=redis.__version__)
 
 
 class FollowingConnection(SentinelManagedConnection):
-    """A connection to the current master."""
+    """A connection to the current master of a Sentinel service.
+
+    If it may be connected to a former master, it is closed and raises ConnectionError.
+    """
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send a command to the service's current master.
+        """Send a command to the current master of the service.
 
-        redis-py 8.1 sends again to the address of the failed connection: to the old master, for as
-        long as it tries. It asks the Sentinels only for the next command. So this method reconnects
-        first if the connection is closed.
+        If the connection is closed, this method first reconnects to the current master. redis-py
+        8.1 asks the Sentinels only for the next command. It would send this command to the old
+        master again, for as long as it tries.
 
         Raises:
             redis.ConnectionError: the Sentinels name another master now.
@@ -65,10 +68,11 @@ class FollowingConnection(SentinelManagedConnection):
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
     def _left_behind(self) -> bool:
-        """Return whether another server is the master now.
+        """Return whether another server than this connection's is the master now.
 
-        The old master notices about ten seconds later. Until then it confirms writes that will
-        be lost.
+        The Sentinels are asked at most once per ``LOOK_SECONDS`` for all connections of a pool. If
+        no Sentinel answers, the last known master counts. The old master itself notices about ten
+        seconds later that it was replaced. Until then it confirms writes that will be lost.
         """
         pool = self.connection_pool
         now = time.monotonic()
@@ -92,11 +96,15 @@ class FollowingConnection(SentinelManagedConnection):
     ) -> Any:
         """Read the server's reply to a command, and return it.
 
-        ``disconnect_on_error`` is True here, while redis-py turns it off in this class alone.
-        Without it, a late reply would be read as the reply to the next command.
+        Args:
+            disconnect_on_error: whether to close the connection after an error of the connection.
+                It is True here. redis-py has False in its class for Sentinels, and then a late
+                reply would be read as the reply to the next command.
 
         Raises:
-            redis.ConnectionError: this server may no longer be the master.
+            redis.ConnectionError: an error reply shows that this server may no longer be the
+                master.
+            redis.ResponseError: another error reply.
         """
         try:
             return super().read_response(
@@ -118,18 +126,18 @@ class FollowingSSLConnection(FollowingConnection, SSLConnection):
 class Sentinels(Sentinel):
     """redis-py's Sentinel client, made safe for threads.
 
-    redis-py reorders its list of Sentinels in place. Two threads at once can lose one of them.
-    While no Sentinel answers, the last known master remains the master. So their absence does not
-    stop work.
+    redis-py reorders its list of Sentinels in place, so two threads at once can lose a Sentinel.
+    While no Sentinel answers, the last known master remains the master, so that work goes on.
     """
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """Return host and port of a Sentinel service's master.
 
-        If no Sentinel answers, it is the last known master.
+        If no Sentinel answers, the last known master is returned.
 
         Raises:
-            MasterNotFoundError: no Sentinel names a living master.
+            MasterNotFoundError: a Sentinel answers but none names a living master, or none answers
+                and no master is known.
         """
         answered, sentinels = False, list(self.sentinels)
         for sentinel in sentinels:
@@ -160,7 +168,7 @@ class Sentinels(Sentinel):
 def client_of(url: str, **options: Any) -> redis.Redis:
     """Return a redis-py client for a server's URL.
 
-    The URL may name Sentinels. Nothing connects yet.
+    The URL may name Sentinels. No connection is opened yet.
 
     Args:
         options: redis-py's options for the connections to the server.
@@ -183,11 +191,11 @@ def client_of(url: str, **options: Any) -> redis.Redis:
 
 
 def pool_of(master: str, sentinels: Sentinels, **options: Any) -> SentinelConnectionPool:
-    """Return a connection pool to the Sentinels' master.
+    """Return a connection pool to the master that the Sentinels name.
 
     Args:
         master: the name of the master.
-        options: redis-py's options for the connections.
+        options: redis-py's options for the connections to the server.
     """
     return SentinelConnectionPool(master, sentinels, **options)  # type: ignore[no-untyped-call]
 
@@ -212,8 +220,8 @@ def sentinels_of(addresses: Sequence[tuple[str, int]], options: Mapping[str, Any
 def sentinel_options(service: SentinelUrl) -> dict[str, Any]:
     """Return redis-py's options for the connections to the Sentinels.
 
-    Retries are off. By default redis-py asks an absent Sentinel ten times, with waits of up to ten
-    seconds, before it asks the next.
+    Retries are off. By default, redis-py asks an absent Sentinel ten times, with delays of up to
+    ten seconds, before it asks the next Sentinel.
     """
     return {
         "username": service.sentinel_username,
@@ -227,7 +235,7 @@ def sentinel_options(service: SentinelUrl) -> dict[str, Any]:
 
 
 def ssl_options(service: SentinelUrl) -> Mapping[str, Any]:
-    """Return the parsed ``ssl_...`` parameters of a Sentinel URL.
+    """Return the ``ssl_...`` parameters of a Sentinel URL as redis-py's options.
 
     Raises:
         ValueError: a parameter has an invalid value.
@@ -237,9 +245,12 @@ def ssl_options(service: SentinelUrl) -> Mapping[str, Any]:
 
 
 def answers(connection: Any, within: float) -> bool:
-    """Return whether a new connection's server answers PING.
+    """Return whether the server of a new connection answers PING.
 
-    Each step may take ``within`` seconds. The connection is closed afterwards.
+    The connection is closed afterwards.
+
+    Args:
+        within: the longest time in seconds to connect, and again to wait for the reply.
     """
     connection.socket_timeout = connection.socket_connect_timeout = within
     connection.retry = Retry(NoBackoff(), 0)
@@ -255,14 +266,15 @@ def answers(connection: Any, within: float) -> bool:
 
 @dataclass(frozen=True)
 class SentinelView:
-    """A service of master and replicas, as its Sentinels report it.
+    """A service of one master and its replicas, as the Sentinels report it.
 
     Attributes:
         silent: addresses of the Sentinels in the URL that do not answer or do not know the master.
         masters: the master's address, by the address of each Sentinel that answers.
-        replicas: number of living replicas, according to the Sentinel that sees the fewest.
-        sentinels: number of Sentinels, according to the Sentinel that sees the fewest.
-        quorum: whether every Sentinel that answers reaches enough others to agree on a failover.
+        replicas: the number of living replicas, according to the Sentinel that reports the fewest.
+        sentinels: the number of Sentinels, according to the Sentinel that reports the fewest.
+        quorum: whether every Sentinel that answers reaches enough other Sentinels to agree on a
+            failover. False if none answers.
     """
 
     silent: tuple[str, ...] = ()
@@ -273,7 +285,7 @@ class SentinelView:
 
 
 def watch(service: SentinelUrl) -> SentinelView:
-    """Ask every Sentinel once, and return their reports."""
+    """Ask every Sentinel of a service once, and return their combined reports."""
     manager = sentinels_of(service.sentinels, sentinel_options(service))
     silent, masters, replicas, sentinels, quorum = [], {}, [], [], []
     try:
@@ -301,7 +313,7 @@ def watch(service: SentinelUrl) -> SentinelView:
 
 
 def _quorum(client: redis.Redis, master: str) -> bool:
-    """Return whether a Sentinel reaches a quorum of others."""
+    """Return whether a Sentinel reaches a quorum for failovers."""
     try:
         # Only an error means no. The reply is a sentence, for which redis-py returns False.
         client.sentinel_ckquorum(master)

@@ -1,8 +1,8 @@
-"""The small tables of the store: dead letters, access tokens, saved filters and paused flows.
+"""The small tables of the store: dead letters, access tokens, saved filters, paused flows.
 
-A dead letter is a message that validation refused, stored for inspection. With the tokens is the
-key that signs the dashboard's cookies. A run of a paused flow waits from its next claim until
-the flow is unpaused.
+A dead letter is a message that a worker did not accept as valid, stored for inspection. The key
+that signs the dashboard's cookies is stored with the tokens. A run of a paused flow waits, from its
+next claim until the flow is unpaused.
 """
 
 from __future__ import annotations
@@ -19,27 +19,24 @@ if TYPE_CHECKING:
 
 
 class TokenRecords:
-    """The token records of a store, by token id.
+    """The records of access tokens, by token id.
 
-    The store does not read the contents of a record.
+    The store does not parse a record.
     """
 
     def __init__(self, store: StoreConnection) -> None:
         self._store = store
 
     def put(self, token_id: str, record: str) -> None:
-        """Store the record of an access token.
-
-        The call may be repeated.
-        """
+        """Store or replace the record of an access token."""
         with self._store._answered():
             self._store.redis.hset(self._store.keys.tokens, token_id, record)
 
     def get(self, token_id: str) -> tuple[str | None, int]:
-        """Return a token's record, and the server's clock (ms).
+        """Return an access token's record and the server's time.
 
-        The record is None if there is none. The caller compares the clock with the record to see
-        whether the token has expired.
+        The time is in ms. The record is None if there is no such token. The caller needs the clock
+        to check whether the token has expired.
         """
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             pipe.hget(self._store.keys.tokens, token_id)
@@ -66,7 +63,7 @@ class TokenRecords:
     def any(self) -> bool:
         """Return whether any token is stored.
 
-        Expired and damaged ones count too.
+        Expired and damaged tokens count, too.
         """
         with self._store._answered():
             return bool(self._store.redis.exists(self._store.keys.tokens))
@@ -74,7 +71,8 @@ class TokenRecords:
     def signing_key(self, proposed: str) -> str:
         """Return the key that signs the dashboard's cookies.
 
-        If none is stored, ``proposed`` is stored as the key. All servers of this prefix share it.
+        All server processes of this prefix share it. If no key is stored, ``proposed`` is stored as
+        the key.
         """
         key = self._store.keys.web_key
         with self._store._answered():
@@ -85,7 +83,7 @@ class TokenRecords:
         return stored
 
     def forget_signing_key(self) -> None:
-        """Delete the cookie signing key. Every cookie becomes invalid."""
+        """Delete the key that signs the dashboard's cookies. Every cookie becomes invalid."""
         with self._store._answered():
             self._store.redis.delete(self._store.keys.web_key)
 
@@ -97,14 +95,20 @@ class SignInCodes:
         self._store = store
 
     def put(self, digest: str, token_id: str, ms: int) -> None:
-        """Store a code's digest for ``ms`` milliseconds. The code grants the token once."""
+        """Store the digest of a one-time code.
+
+        Args:
+            token_id: the id of the access token that the code grants.
+            ms: the milliseconds after which the code expires.
+        """
         with self._store._answered():
             self._store.redis.set(self._store.keys.sign_in(digest), token_id, px=ms)
 
     def take(self, digest: str) -> str | None:
-        """Take a code, and return its token's id.
+        """Return the id of the token that a code grants, and delete the code.
 
-        The code is then invalid.
+        Args:
+            digest: the digest of the code.
 
         Returns:
             None if the code is unknown, used or expired.
@@ -117,24 +121,28 @@ class SignInCodes:
 
 
 class FilterRecords:
-    """The saved filters of one person."""
+    """The saved filters of one person.
+
+    Args:
+        owner: the name of the person.
+    """
 
     def __init__(self, store: StoreConnection, owner: str) -> None:
         self._store = store
         self._key = store.keys.filters(owner)
 
     def all(self) -> dict[str, str]:
-        """Return a person's saved filters: queries by name."""
+        """Return the person's saved filters: queries by name."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self._key))
 
     def put(self, name: str, query: str) -> None:
-        """Save a filter, replacing one of the same name."""
+        """Save a filter. A filter of the same name is replaced."""
         with self._store._answered():
             self._store.redis.hset(self._key, name, query)
 
     def remove(self, name: str) -> None:
-        """Delete a saved filter, if it exists."""
+        """Delete a saved filter. Nothing happens if it does not exist."""
         with self._store._answered():
             self._store.redis.hdel(self._key, name)
 
@@ -150,20 +158,27 @@ class Pauses:
         self._store = store
 
     def add(self, flow: str, by: str | None = None, reason: str | None = None) -> bool:
-        """Pause a flow: its runs wait from their next claim on.
+        """Pause a flow: each of its runs waits from its next claim on.
+
+        Args:
+            by: the person who pauses the flow.
 
         Returns:
-            False if the flow was paused already. Who paused it, when and why are then unchanged.
+            False if the flow was paused already. Then nothing changes, not even person, time and
+            reason.
         """
         info = json.dumps({"at": self._store.time(), "by": by, "reason": reason})
         with self._store._answered():
             return self._store.redis.hsetnx(self._store.keys.paused, flow, info) == 1
 
     def remove(self, flow: str) -> int:
-        """Unpause a flow. Return how many waiting runs are now due.
+        """Unpause a flow, and make its waiting runs due.
 
-        The call may be repeated. The pause is removed first, so that no further run waits for it.
-        Then the waiting runs are found among the live ones.
+        The call may be repeated. The pause is removed first, so that no further run begins to wait.
+        Then the waiting runs are searched among the live runs.
+
+        Returns:
+            How many runs were made due.
 
         Raises:
             DamagedRun: a key that the runs share is of a wrong type.
@@ -173,7 +188,11 @@ class Pauses:
         return sum(self._offer(flow, index) for index in ("live", "live:children"))
 
     def _offer(self, flow: str, index: str) -> int:
-        """Make the flow's waiting runs due. Return their number."""
+        """Make a flow's waiting runs due. Return their number.
+
+        Args:
+            index: the name of the index in which the runs are searched.
+        """
         store = self._store
         offered, cursor = 0, 0
         while True:
@@ -193,7 +212,7 @@ class Pauses:
                 return offered
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Return each paused flow's pause: time (ms), person and reason."""
+        """Return the pause of each paused flow: time (ms), person and reason."""
         with self._store._answered():
             paused = cast(dict[str, str], self._store.redis.hgetall(self._store.keys.paused))
         return {flow: json.loads(info) for flow, info in sorted(paused.items())}
@@ -208,9 +227,13 @@ PATIENCE = 1.0
 
 
 def letter(queue: str, text: str | bytes, why: str) -> str:
-    """Return a refused message as a dead letter's JSON.
+    """Return an invalid message's dead letter, as JSON.
 
-    It has the time, the queue, the reason of the refusal, and the message's length and beginning.
+    It has the time, the queue, the reason, and the message's length and beginning.
+
+    Args:
+        text: the message.
+        why: the reason for which the message is invalid.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     shown = data[: 4 * KEPT_CHARACTERS].decode("utf-8", "replace")
@@ -226,23 +249,29 @@ def letter(queue: str, text: str | bytes, why: str) -> str:
 
 
 class DeadLetters(StoreConnection):
-    """The bounded list of dead letters on the state server.
+    """The list of dead letters on the state server, which has a maximum length.
 
-    It uses a connection of its own with a short timeout. Nothing connects before the first message.
+    It has a connection of its own with a short timeout. The connection is opened for the first
+    message.
 
     Args:
-        url: URL of the state server.
-        prefix: prefix of its keys.
+        url: the URL of the state server.
+        prefix: the beginning of each key.
     """
 
     def __init__(self, url: str, prefix: str) -> None:
         super().__init__(url, prefix, timeout=PATIENCE, resends=1)
 
     def put_aside(self, queue: str, text: str | bytes, why: str) -> None:
-        """Store a refused message as a dead letter. Drop the oldest ones over the limit.
+        """Store an invalid message as a dead letter.
+
+        If there are more than ``KEPT`` dead letters, the oldest are deleted.
+
+        Args:
+            why: the reason for which the message is invalid.
 
         Raises:
-            StoreUnavailable: the server does not answer, or refuses to write.
+            StoreUnavailable: the server does not answer, or does not accept writes.
         """
         with self._answered(), self.redis.pipeline() as pipe:
             pipe.lpush(self.keys.dead_letters, letter(queue, text, why))

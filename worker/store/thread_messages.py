@@ -1,4 +1,4 @@
-"""The messages of a thread: those to its runs, and their answers."""
+"""The messages of a conversation thread: the messages to its runs, and their answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ MOST_RUNS = 100
 
 
 def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage], bool]:
-    """Return the messages of the earlier runs in a run's thread.
+    """Return the messages of earlier runs in the thread.
 
     Returns:
-        The messages, and whether they come from the run's own artifact, stored by an earlier round.
+        The messages, and whether an earlier round of the run stored them in an artifact of the run.
+        The list is empty if the run follows no other run.
 
     Raises:
         DamagedRun: The stored data of a run cannot be read.
@@ -41,22 +42,25 @@ def earlier_messages(store: Store, record: Record) -> tuple[list[ThreadMessage],
 
 
 def is_in_thread(record: Record) -> bool:
-    """Return whether a run has neighbours in a thread.
+    """Return whether a run has other runs in its thread.
 
-    It follows another run there, or a later one may follow it.
+    It follows another run of the thread, or a later run may follow it.
     """
     fields = record.fields
     return FOLLOWS in fields or ("topic" in fields and "thread_id" in fields)
 
 
 def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | None:
-    """Return an artifact of the last run before this run.
+    """Return an artifact of the last completed run of the same flow in the thread.
 
-    It is the last completed run of the same flow in the thread.
+    Only runs before ``record`` are searched, at most ``MOST_RUNS``.
+
+    Args:
+        name: the name of the artifact.
 
     Returns:
-        The id of that run and the text of its artifact. None if there is no such run, or if it has
-        no such artifact.
+        The id of that run, and the text of its artifact. None if there is no such run, or if it
+        does not have the artifact.
     """
     run_id = record.fields.get(FOLLOWS)
     for _ in range(MOST_RUNS):
@@ -72,11 +76,14 @@ def last_artifact(store: Store, record: Record, name: str) -> tuple[str, str] | 
 
 
 def thread_messages(store: Store, newest: str | None, kept: bool = False) -> list[ThreadMessage]:
-    """Return the thread's messages up to a run, oldest first.
+    """Return a thread's messages up to a run.
+
+    They are sorted, the oldest first. At most ``MOST_RUNS`` runs are read.
 
     Args:
-        newest: id of the run.
-        kept: whether to take the messages of earlier runs from a run that has stored them.
+        newest: the id of the run. None: the result is empty.
+        kept: whether to take the messages of earlier runs from the artifact of a run that has
+            stored them.
 
     Raises:
         DamagedRun: The stored data of a run cannot be read.
@@ -97,10 +104,11 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
 
 
 def run_messages(store: Store, record: Record) -> list[ThreadMessage]:
-    """Return a run's messages: goal, messages it read, and answer.
+    """Return the messages of one run, oldest first.
 
-    They come oldest first. Messages that the run had not read when it ended come after its answer.
-    A run that ended without an answer has the reason instead. A live run has no answer yet.
+    They are the goal, the messages that the run has read, and its answer. Messages that it had not
+    read when it ended come after the answer. If the run ended without an answer, the reason stands
+    in its place. A live run has no answer yet.
 
     Raises:
         DamagedRun: The stored data of the run cannot be read.
@@ -138,9 +146,9 @@ def _unread(store: Store, record: Record) -> list[str]:
 
 
 def _told(record: Record) -> str | None:
-    """Return a run's answer as text, or why it has none.
+    """Return the answer of an ended run as text, or why the run has no answer.
 
-    None for a live run.
+    None if the run has not ended.
     """
     status = status_of(record.fields)
     if status is RunStatus.COMPLETED:

@@ -1,4 +1,4 @@
-"""The state server as one object, with all its transitions and reads."""
+"""The state server as one object, with all transitions and reads."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Store(StoreConnection):
-    """The state server, for the keys under one prefix.
+    """The state server, for the keys of one prefix.
 
     Args:
         url: redis://, rediss://, unix:// or redis+sentinel://.
-        prefix: begins every key.
-        outbox: whether the broker is another server, so that the caller publishes the scripts'
-            messages.
+        prefix: the beginning of each key.
+        outbox: whether the broker is another server. Then the caller must publish the messages that
+            the scripts return.
         replication: how many replicas must have the write of a transition in ``ACKNOWLEDGED``
-            before it returns. By default 0.
+            before the transition returns. By default 0.
 
     Raises:
         StoreUnavailable: from every method, if the server does not answer.
-        NotReplicated: the operation was done, but the replicas did not have it in time.
+        NotReplicated: the transition was executed, but too few replicas had its write in time.
     """
 
     @cached_property
@@ -68,7 +68,7 @@ class Store(StoreConnection):
 
     @cached_property
     def signals(self) -> SignalTransitions:
-        """Signals, topics and hooks."""
+        """The transitions and reads of signals, topics and hooks."""
         return SignalTransitions(self)
 
     @cached_property

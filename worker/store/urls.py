@@ -20,9 +20,9 @@ from perdure.worker.urls import LOCALHOST, place_of, state_fault
 
 
 def check_url(url: object) -> None:
-    """Raise InvalidSettings unless ``url`` can be a state server's.
+    """Raise InvalidSettings unless ``url`` can name a state server.
 
-    The error never repeats a password in it.
+    The text of the error never contains the URL's password. No connection is opened.
     """
     if not isinstance(url, str):
         raise InvalidSettings(
@@ -36,9 +36,12 @@ def check_url(url: object) -> None:
 
 
 def _refused(url: str) -> str | None:
-    """Return why redis-py rejects a URL's parameters, or None.
+    """Return why redis-py does not accept a URL's parameters.
 
-    Nothing connects.
+    No connection is opened.
+
+    Returns:
+        None if redis-py accepts them.
     """
     try:
         client = client_of(url)
@@ -62,15 +65,15 @@ READS_ANSWERED = "MISCONF"
 def check_answers(url: str) -> str | None:
     """Raise an error if the state server at ``url`` does not answer PING.
 
-    It is asked once, without retries.
+    PING is sent once, without retries.
 
     Returns:
-        Why the server refuses all writes, as a sentence; its disk may be full. It still answers
-        reads. None if it answers as usual.
+        None if the server answers as usual. If it does not accept writes, for example because its
+        disk is full, the reason as a sentence. It still answers reads then.
 
     Raises:
-        StoreUnavailable: the server at ``url`` does not answer commands.
-        AccessDenied: the server does not let this user in.
+        StoreUnavailable: the server cannot be reached, or answers no commands for now.
+        AccessDenied: the login failed, or the user may not send PING.
     """
     client = client_of(
         url,

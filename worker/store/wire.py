@@ -1,8 +1,8 @@
-"""The transitions' connections, each used by one thread at a time.
+"""The connections of transitions, each used by one thread.
 
-A connection is reused. redis-py checks before each command whether the connection is still open,
-and sends again without a log line. Here a connection is used without a check, and a repetition is
-logged. Every transition may be repeated.
+Connections are reused. redis-py checks before each command whether the connection is still open,
+and sends a command again without a log line. Here, the check is left out, and a command that is
+sent again is logged. Every transition may be repeated.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ logger = logging.getLogger("perdure.store")
 class Wire:
     """Exchanges with the state server, over connections like those of ``client``.
 
-    The number of connections is the largest number of simultaneous calls so far. It does not depend
-    on the number of threads or their lifetime.
+    A new connection is opened only if all others are in use. So there are never more connections
+    than simultaneous calls.
 
     Args:
         resends: how often a request is sent again after a connection error.
-        backoff: the delay before each repetition.
+        backoff: the delay before a request is sent again.
     """
 
     def __init__(self, client: redis.Redis, resends: int, backoff: AbstractBackoff) -> None:
@@ -39,20 +39,25 @@ class Wire:
         self._pid = os.getpid()
 
     def ask(self, request: bytes) -> Any:
-        """Send one command, and return its reply.
+        """Send one command, and return its reply. An error reply is raised.
 
-        An error in the reply is raised.
+        Args:
+            request: the command as bytes (``packed``).
         """
         return told(self.exchange(request, 1)[0])
 
     def exchange(self, request: bytes, answers: int) -> list[Any]:
         """Send several commands together, and return their replies.
 
-        They go over one connection. An error reply is returned in the list, not raised.
+        They go over one connection. An error reply is returned in the list, not raised. After a
+        connection error, all commands are sent again.
+
+        Args:
+            request: the commands as bytes (``packed``).
+            answers: the number of commands.
 
         Raises:
-            redis.ConnectionError, redis.TimeoutError: no reply came, even after the last
-            repetition.
+            redis.ConnectionError, redis.TimeoutError: no reply came, even to the last repetition.
         """
         connection = self._take()
         was_connected, failures = connection.is_connected, 0
@@ -95,7 +100,7 @@ class Wire:
 
 
 def told(answer: Any) -> Any:
-    """Return a server's reply, or raise an error reply."""
+    """Return a server's reply, or raise it if it is an error reply."""
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -108,9 +113,12 @@ MOST_SENT, LONGEST_SENT = 2000, 60
 
 
 def packed(items: Iterable[str | bytes | int]) -> bytes:
-    """Return a command as bytes of the protocol RESP.
+    """Return a command as bytes of the RESP protocol.
 
-    Texts may have undecodable bytes, as surrogate escapes.
+    Surrogate escapes in a text become the undecodable bytes for which they stand.
+
+    Args:
+        items: the command and its arguments.
     """
     parts = [_sent.get(item) or _part(item) for item in items]
     return f"*{len(parts)}\r\n{''.join(parts)}".encode("utf-8", "surrogateescape")

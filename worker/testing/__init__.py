@@ -1,10 +1,10 @@
 """Testing: a crash laboratory for your own flows, and a model without a provider.
 
-``crash_lab(flow, goal)`` runs a flow once undisturbed, then again for each of its boundaries with a
-fault there. The worker dies, the message is delivered twice, the run is stopped, or a worker
-freezes and wakes too late. The runtime is the real one, on a real server. There is no worker
-process, no broker and no waiting. docs/guides/testing.md shows examples. With pytest, it is the
-fixture ``crash_lab``.
+``crash_lab(flow, goal)`` runs a flow undisturbed, then once for each fault at each of its
+boundaries. The worker dies, the message is delivered twice, the run is stopped, or a worker freezes
+and wakes too late. The runtime is the real one, on a real server, but there is no worker process,
+no broker and no waiting. docs/guides/testing.md shows examples. pytest has the fixture
+``crash_lab``.
 """
 
 from __future__ import annotations

@@ -20,9 +20,13 @@ UNSET: Final = Unset()
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to one interrupt of a run, and the trace's text about it.
+    """The answer to one interrupt of a run.
 
-    If ``given`` is False, the test has no answer, and the run waits for the interrupt's deadline.
+    Attributes:
+        value: The answer. None if the run is only resumed.
+        given: False if the test has no answer. The run then waits for the deadline of the
+            interrupt.
+        told: The text about the answer for the trace.
     """
 
     value: Any = None
@@ -32,15 +36,23 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """A test's answers: one for all interrupts, or a function of ``Question``."""
+    """A test's answers to all interrupts.
+
+    Attributes:
+        source: One answer for all interrupts, or a function of ``Question``. ``UNSET`` if the test
+            has no answer.
+    """
 
     source: Any | Callable[[Question], Any] | Unset = UNSET
 
     def to(self, fields: Mapping[str, str]) -> Answer:
-        """Return the test's answer to a run's open interrupt. ``fields`` are the run's.
+        """Return the test's answer to the open interrupt of a run.
 
-        If the test has no answer, a pause between nodes is only resumed, and a node's question
-        waits for its deadline.
+        If the test has no answer, a pause before or after a node is only resumed, and a node's
+        question waits for its deadline. A pause after a node is only resumed in any case.
+
+        Args:
+            fields: The stored fields of the run.
 
         Raises:
             LabError: A node asks without a deadline, and the test has no answer.

@@ -1,4 +1,4 @@
-"""Rules that each story must keep, and advice on mending a flow that breaks one."""
+"""Rules for stories, and advice on mending a flow that breaks a rule."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ Check = Callable[[Story], Any]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated rule, as a sentence.
+    """A broken rule.
 
-    ``ours`` is True if only a bug in Perdure, and no flow, can cause the violation.
+    Attributes:
+        text: The violation as a sentence.
+        ours: Whether only a bug in Perdure, and no flow, can cause the violation.
     """
 
     text: str
@@ -31,8 +33,11 @@ def faults_of(
 ) -> Iterator[Violation]:
     """Yield a violation for each general rule that a story breaks.
 
-    For example, each step must be committed once, and the run must end as the ``undisturbed`` one,
-    which had no fault. ``same_answer`` and ``heeds_stop`` are options of ``Lab``.
+    For example, each step must be committed once, and the run must end as in ``undisturbed``.
+
+    Args:
+        undisturbed: The story without a fault.
+        same_answer, heeds_stop: As for ``Lab``.
     """
     if "quarantined" in story.run.details:
         yield Violation(f"what Perdure stored of the run is damaged: {story.run.error}", ours=True)
@@ -103,7 +108,7 @@ def faults_of(
 
 
 def attempts_of(story: Story) -> dict[int, int]:
-    """Return the number of attempts of each step, by step."""
+    """Return the number of attempts of each step of a story, by step."""
     attempts: dict[int, int] = {}
     for step, attempt in [
         *((c.step, c.attempt) for c in story.calls),
@@ -116,8 +121,10 @@ def attempts_of(story: Story) -> dict[int, int]:
 def fault_of_check(story: Story, check: Check | None) -> Violation | None:
     """Return the violation found by the test's own check.
 
-    The check fails if it raises, or returns False or a non-empty text. If it does not fail, or the
-    test has none, the result is None.
+    The check fails if it raises an exception, or returns False or a non-empty text.
+
+    Returns:
+        The violation, or None if the check does not fail or the test has no check.
     """
     if check is None:
         return None
@@ -146,9 +153,13 @@ def _place(check: Check) -> str:
 
 
 def advice(story: Story, wrong: Violation) -> str:
-    """Return advice on mending the flow of a story after the violation ``wrong``.
+    """Return advice on mending a flow.
 
     If only Perdure can cause the violation, the advice is to report a bug in Perdure.
+
+    Args:
+        story: The story that broke a rule.
+        wrong: The violation of the rule.
     """
     if wrong.ours:
         return (

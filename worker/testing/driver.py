@@ -1,4 +1,4 @@
-"""Driver of a story: it runs Perdure's real worker, client and sweeper code in one thread."""
+"""Driver of a story: runs Perdure's real worker, client and sweeper code in one thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from perdure.worker.testing.story import Call, Story, short, swept
 class LabSubmission:
     """The run that the lab submits in each story, and the test's answers and signals to it.
 
-    ``name`` is the flow's. ``options`` are further arguments of ``Client.submit``.
+    Attributes:
+        name: The name of the flow.
+        options: Further arguments of ``Client.submit``.
     """
 
     run_id: str
@@ -49,7 +51,15 @@ class LabSubmission:
 
 @dataclass(eq=False)
 class DeliveredRound:
-    """A round whose message the lab has delivered to one of its simulated workers."""
+    """A round whose message the lab has delivered to one of its simulated workers.
+
+    Attributes:
+        worker: The number of the worker.
+        text: The message.
+        dead: Whether the lab has simulated the death of the worker.
+        told_to_stop: Whether the run was stopped with mode ``now`` during this round.
+        calls: The calls of commands in this round.
+    """
 
     worker: int
     text: str
@@ -66,9 +76,9 @@ class Driver(ABC):
     """Moves one run from submission to end. A subclass injects the faults.
 
     Args:
-        make: Creates a fresh flow object for a round.
+        make: Creates a new flow object for a round.
         story: Receives calls, events and trace.
-        whole: The fault that lasts through the whole run, or None.
+        whole: The fault that lasts through the whole run. None if there is no such fault.
         patience: The number of rounds and waits after which a run that has not ended is aborted.
     """
 
@@ -99,16 +109,22 @@ class Driver(ABC):
 
     @abstractmethod
     def passed(self, place: Place, label: str = "") -> None:
-        """Record that the run has reached a boundary. The crash lab can inject a fault there."""
+        """Record that the run has reached a boundary. A subclass can inject a fault there.
+
+        Args:
+            place: The kind of boundary.
+            label: The name of the ``point``, or of the part that ran.
+        """
 
     @abstractmethod
     def _watched(self) -> Flow:
-        """Return a fresh flow object that reports its rounds to this driver."""
+        """Return a new flow object that reports its rounds to this driver."""
 
     def _play_out(self) -> None:
-        """Submit the run, play it to its end, and record its events in the story.
+        """Submit the run, move it to its end, and record its events in the story.
 
-        Afterwards, delete the run on the state server.
+        Afterwards, also after an error, the run is deleted on the state server, and the flow's data
+        in this process is restored.
         """
         self._store.now = None
         self._store.now = self._store.time()
@@ -135,10 +151,14 @@ class Driver(ABC):
             self._memory.restore()
 
     def _go_on(self, enough: Callable[[], bool]) -> None:
-        """Move the run on, to its end or until ``enough()`` is true.
+        """Move the run on until it has ended or ``enough()`` is true.
 
-        Deliver the run's messages, answer its interrupts, resume it and sweep, as its phase
-        requires.
+        The run's phase decides what is done: deliver its message, answer its interrupt, send it a
+        signal, resume it, or let time pass and sweep.
+
+        Raises:
+            Abandoned: The run takes more than ``patience`` rounds and waits, or waits for something
+                that the test does not send.
         """
         while not enough():
             self.moves += 1
@@ -168,7 +188,10 @@ class Driver(ABC):
                     self._wait(phase)
 
     def _deliver(self, text: str) -> str:
-        """Deliver the message ``text`` to the current worker, which runs its round.
+        """Deliver a message to the current worker, which runs the round of the message.
+
+        Args:
+            text: The message, as it is in the queue.
 
         Returns:
             The word of ``RoundRunner.run`` for how the round ended, or ``gone`` if the worker died.
@@ -199,7 +222,11 @@ class Driver(ABC):
             self._round = outer
 
     def _play_child(self, run_id: str, epoch: int, step: int) -> str:
-        """Play a child run's round without faults. Return the word for how the round ended."""
+        """Run a child run's round without faults. Return the word for how the round ended.
+
+        Raises:
+            Abandoned: The child run waits, and it is not a question that the test answers.
+        """
         self._pass_parked()
         flows = {**registry.registered(), self._submission.name: self._make}
         pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
@@ -239,7 +266,14 @@ class Driver(ABC):
             self._wait("interrupted")
 
     def _answer_run(self, run_id: str, fields: Mapping[str, str]) -> bool:
-        """Answer a run's interrupt, or return False if the test leaves it to the deadline."""
+        """Answer a run's interrupt.
+
+        Returns:
+            False if the test has no answer, so that the run waits for the deadline.
+
+        Raises:
+            Abandoned: The test has no answer, and the interrupt has no deadline.
+        """
         try:
             answer = self._submission.answers.to(fields)
         except LabError as error:
@@ -250,7 +284,11 @@ class Driver(ABC):
         return answer.given
 
     def _bring_signal(self, fields: Mapping[str, str]) -> None:
-        """Send the parked run a signal that it waits for, or let time pass."""
+        """Send the parked run a signal that it waits for, or else let time pass.
+
+        Raises:
+            Abandoned: The test has no such signal left, and the wait has no timeout.
+        """
         self._pass_parked()
         if self._fields()["phase"] != "parked":
             return  # stopped meanwhile by the fault
@@ -262,7 +300,7 @@ class Driver(ABC):
         self._wait("parked")
 
     def ending(self) -> None:
-        """Send the test's next message (``say`` or ``ask``) just before the run ends.
+        """Send the test's next message (``say`` or ``ask``) just before the run's end is committed.
 
         This moment is the hardest: the round that ends the run has not read the message.
         """
@@ -271,17 +309,17 @@ class Driver(ABC):
                 return
 
     def _pass_parked(self) -> None:
-        """Record that the run is parked, once for each of its waits."""
+        """Pass the boundary ``parked``, once for each wait of the run."""
         step, attempt, _ = self._at()
         if self._fields()["phase"] == "parked" and self._parked_at != (step, attempt):
             self._parked_at = step, attempt
             self.passed("parked")
 
     def _send(self, name: str) -> bool:
-        """Send the run the next signal of this name.
+        """Send the run the test's next signal of this name.
 
         Returns:
-            False if the test has no further signal of this name.
+            False if the test has no further signal of this name. Nothing is sent then.
         """
         given, place = self._submission.signals.of(name), self._sent[name]
         if place >= len(given):
@@ -295,9 +333,15 @@ class Driver(ABC):
         return True
 
     def _wait(self, phase: str) -> None:
-        """Advance the lab's clock to the time at which the run is due, and sweep.
+        """Set the lab's clock to the time at which the run is due, and sweep.
 
-        While the run is leased (``phase``), advance by half a lease at most.
+        While the run is leased, the clock advances by half a lease at most.
+
+        Args:
+            phase: The phase of the run.
+
+        Raises:
+            Abandoned: The run is not due at any time.
         """
         assert self._store.now is not None
         due = self._store.due(self._submission.run_id)
@@ -317,7 +361,7 @@ class Driver(ABC):
 
     @contextmanager
     def _elsewhere(self) -> Iterator[None]:
-        """Simulate a second worker process inside the block, while the first stands still."""
+        """Simulate a second worker process inside the ``with`` block, while the first is frozen."""
         here, mine, memory = self._worker, self._round, self._memory.capture()
         self._another_worker()
         self._round = None
@@ -328,9 +372,10 @@ class Driver(ABC):
             self._memory.restore(memory)
 
     def _another_worker(self) -> None:
-        """Simulate that a fresh worker process continues the run.
+        """Simulate that a new worker process continues the run.
 
-        Data that the flow kept in the memory of the previous process is lost. The trace says so.
+        Data that the flow kept in the memory of the previous process is lost. The trace names the
+        lost data.
         """
         for lost in self._memory.changes():
             self._story.trace.tell(f"another process plays on; it does not have {lost}")

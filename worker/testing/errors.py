@@ -48,7 +48,7 @@ class Stuck(LabError):
 class ProcessGone(ProcessEnd):
     """Raised inside a round to simulate the death of its worker's process.
 
-    It is not an Exception, because a flow that catches exceptions must not prevent its own death.
+    It is not an Exception, so that a flow that catches exceptions does not catch its own death.
     """
 
 

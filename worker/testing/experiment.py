@@ -1,4 +1,4 @@
-"""Experiment: runs a flow undisturbed, then once per fault and boundary, and judges each story."""
+"""Experiment: runs a flow undisturbed, then once per fault and boundary, and checks each story."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ MORE = 50
 
 
 class Experiment:
-    """Runs and judges all stories of one flow and one goal."""
+    """Runner of all stories of one flow and one goal. It also checks the stories.
+
+    The arguments are those of ``Lab``, but ``ground`` is the lab's server.
+    """
 
     def __init__(
         self,
@@ -67,9 +70,18 @@ class Experiment:
         self._has_signals = bool(signals.names)
 
     def play(self, only: str | None, limit: int | None) -> Report:
-        """Run the flow undisturbed, then once per chosen fault.
+        """Run the flow undisturbed, then once for each chosen fault.
 
-        Return a report, or raise CrashFound if a run went wrong. ``Lab`` describes the arguments.
+        Args:
+            only, limit: As for ``Lab``.
+
+        Returns:
+            The report, if no story went wrong.
+
+        Raises:
+            CrashFound: A story went wrong.
+            NotDeterministic: The undisturbed run takes another path when it is repeated.
+            LabError: The flow cannot be run, or no story is chosen.
         """
         __tracebackhide__ = True
         began = time.monotonic()
@@ -97,10 +109,15 @@ class Experiment:
         )
 
     def _undisturbed(self) -> tuple[Story, tuple[Boundary, ...]]:
-        """Run the flow twice without a fault. Raise an error unless both runs are equal.
+        """Run the flow twice without a fault, and compare both runs.
 
         Returns:
             The first story and its boundaries.
+
+        Raises:
+            NotDeterministic: The runs passed different boundaries or have different answers.
+            LabError: A run does not end with the expected status.
+            CrashFound: A run breaks a rule, although no fault was injected.
         """
         __tracebackhide__ = True
         plays = []
@@ -146,10 +163,20 @@ class Experiment:
         undisturbed: Story,
         boundaries: list[Boundary] | None = None,
     ) -> Violation | None:
-        """Play one run with at most one injected fault, and return its violation, or None.
+        """Run one story with at most one injected fault, and return its first violation.
 
-        The run gets a new outside world, such as a fake bank. ``expected`` are the boundaries of
-        the undisturbed run. The boundaries of this run are added to ``boundaries``.
+        The run gets a new outside world, such as a fake bank.
+
+        Args:
+            fault: The fault. None for an undisturbed run.
+            expected: The boundaries of the undisturbed run.
+            undisturbed: The story without a fault.
+            boundaries: A list to which the boundaries of this run are added. None: they are not
+                needed.
+
+        Returns:
+            The violation. None if the story breaks no rule, or if an undisturbed run ended with
+            another status than expected, which the caller reports.
         """
         __tracebackhide__ = True
         with ExitStack() as stack:
@@ -213,9 +240,10 @@ def _differs(flow: str, how: str, otherwise: str = "") -> None:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Silence Perdure's log inside the block, because injected faults would fill it.
+    """Silence Perdure's log inside the ``with`` block, because injected faults would fill it.
 
-    If ``wanted`` is False, the log stays as it is.
+    Args:
+        wanted: If False, the log is not silenced.
     """
     logger = logging.getLogger("perdure")
     level = logger.level

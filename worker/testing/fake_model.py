@@ -206,7 +206,11 @@ class _OpenModel:
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Return the reply of the script or function. ``chat.Model`` describes the arguments."""
+        """Return the reply of the script or function. ``chat.Model`` describes the arguments.
+
+        Raises:
+            ModelFailed: The script or function has an exception for this request.
+        """
         context = self._context
         request = FakeRequest(
             [_message(each, self._names) for each in messages],
@@ -262,7 +266,10 @@ class _OpenModel:
 
 
 def _groups(script: Sequence[Says]) -> Iterator[list[Says]]:
-    """Yield a list for each reply of a script: the exceptions before the reply, then the reply."""
+    """Yield a list for each reply of a script: the exceptions before the reply, then the reply.
+
+    Exceptions after the last reply are the last list.
+    """
     group: list[Says] = []
     for said in script:
         group.append(said)

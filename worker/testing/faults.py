@@ -88,8 +88,9 @@ class Boundary:
 class Fault:
     """A fault that the lab injects at one boundary, or that lasts through the whole run.
 
-    ``index`` is the boundary's position in the undisturbed run. It is None, as is ``boundary``, for
-    a fault that lasts through the whole run.
+    Attributes:
+        index: The position of the boundary in the undisturbed run.
+        boundary: The boundary. None, like ``index``, for a fault that lasts through the whole run.
     """
 
     kind: Kind
@@ -105,9 +106,10 @@ class Fault:
 def faults_at(boundaries: Sequence[Boundary], has_signals: bool = False) -> Iterator[Fault]:
     """Yield every fault for a run with these boundaries.
 
-    The most common faults come first.
+    Faults that last through the whole run come first, then crashes.
 
     Args:
+        boundaries: The boundaries of the undisturbed run.
         has_signals: Whether the test sends signals to the run.
     """
     yield Fault("moved")

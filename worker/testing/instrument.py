@@ -18,22 +18,28 @@ from perdure.worker.testing.faults import Place
 
 
 class Observer(Protocol):
-    """Receiver of reports from a watched flow and store.
+    """Receiver of the reports of a watched flow and store.
 
-    An exception from a method ends the round at that moment, like the death of the process.
+    An exception of a method ends the round at that moment, like the death of the process.
     """
 
     def passed(self, place: Place, label: str = "") -> None:
         """Handle that a round has reached a boundary. The lab can inject a fault here.
 
-        ``place`` is the kind of boundary. ``label`` names the point, or the part that ran.
+        Args:
+            place: The kind of boundary.
+            label: The name of the ``point``, or of the part that ran.
         """
 
     def began(self, context: RoundContext) -> None:
         """Handle that a node is about to run."""
 
     def called(self, command: Command, key: str) -> None:
-        """Handle that a command is about to be executed. ``key`` is its idempotency key."""
+        """Handle that a command is about to be executed.
+
+        Args:
+            key: The command's idempotency key.
+        """
 
     def key_read(self) -> None:
         """Handle that the current command read its idempotency key."""
@@ -45,15 +51,20 @@ class Observer(Protocol):
         """Handle that a round is about to commit the end of the run."""
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Handle the state server's reply to a commit: its ``word`` and ``detail``.
+        """Handle the state server's reply to a commit.
 
-        ``kind`` and ``named`` are arguments of the commit.
+        Args:
+            word, detail: The reply.
+            kind, named: The arguments of the commit.
         """
 
 
 @dataclass(frozen=True)
 class WatchedContext(RoundContext):
-    """A round's context that reports the round's commands to ``watcher``."""
+    """A round's context that reports the round's commands to ``watcher``.
+
+    If ``watcher`` is None, nothing is reported.
+    """
 
     watcher: Observer | None = None
 
@@ -70,7 +81,7 @@ class WatchedContext(RoundContext):
 
     @property
     def idempotency_key(self) -> str:
-        """The command's idempotency key. Reading it is reported to the crash lab."""
+        """The command's idempotency key. Each read of the key is reported to the crash lab."""
         if self.watcher is not None:
             self.watcher.key_read()
         return super().idempotency_key
@@ -84,7 +95,7 @@ class WatchedContext(RoundContext):
 
 
 def watched(flow: Flow, watcher: Observer) -> Flow:
-    """Make a flow report the begin and end of each node to ``watcher``, and return the flow."""
+    """Make a flow report the start and end of each node to ``watcher``, and return the flow."""
     play = flow.play
 
     def watched_play(node: str, context: RoundContext) -> Outcome:
@@ -99,12 +110,12 @@ def watched(flow: Flow, watcher: Observer) -> Flow:
 
 
 class WatchedRounds(RoundTransitions):
-    """The store's transitions of rounds, with a report of each commit to ``watcher``."""
+    """The store's transitions of rounds. Each commit is reported to ``watcher``, if it is set."""
 
     watcher: Observer | None = None
 
     def commit_and_fetch(self, run_id: str, *, kind: str, **named: Any) -> CommitReply:
-        """Commit a round. Report the commit and the state server's reply to the crash lab."""
+        """Commit a round. Report the commit and the state server's reply to ``watcher``."""
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
@@ -117,7 +128,7 @@ class WatchedRounds(RoundTransitions):
 
 
 class WatchedStore(Store):
-    """A store on the lab's clock that reports commits. The lab takes messages from it."""
+    """A store on the lab's clock that reports commits, and from which the lab takes messages."""
 
     @cached_property
     def rounds(self) -> WatchedRounds:
@@ -125,22 +136,23 @@ class WatchedStore(Store):
         return WatchedRounds(self, self.reads)
 
     def take(self) -> str | None:
-        """Take the next Celery message from the queues.
+        """Remove the next Celery message from the queues, and return it.
 
-        Return the message as a worker receives it, or None if all queues are empty.
+        Returns:
+            The message as a worker receives it, or None if all queues are empty.
         """
         with self._answered():
             popped: Any = self.redis.lmpop(2, *self.keys.queue_names, direction="RIGHT")
         return None if popped is None else str(popped[1][0])
 
     def due(self, run_id: str) -> int | None:
-        """Return when the run is due, in ms, or None if the run is not in the due set."""
+        """Return the time at which the run is due, in ms. None if the run is not in the due set."""
         with self._answered():
             score: Any = self.redis.zscore(self.keys.due, run_id)
         return None if score is None else int(score)
 
     def forget(self, run_id: str) -> None:
-        """Delete a run with its child runs, and the sweeper's keys under the lab's prefix."""
+        """Delete a run and its child runs, and the sweeper's keys under the lab's prefix."""
         fields = self.reads.fields(run_id) or {}
         own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id), self.keys.live_text(run_id)]
         own += [self.keys.group(run_id, group) for group in fields.get(GROUPS, "").split()]
@@ -157,8 +169,8 @@ class LabHeartbeat(Heartbeat):
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
         """Register a round's lease without a heartbeat thread.
 
-        See ``Heartbeat.hold``. Time stands still in a crash lab, so no round exceeds its time
-        limit.
+        The arguments are those of ``Heartbeat.hold``, but ``time_limit`` is ignored, because time
+        stands still in a crash lab.
         """
         lease = Lease(run_id, token, claim)
         with self._changed:

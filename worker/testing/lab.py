@@ -74,8 +74,8 @@ class Lab:
                 twice.
             ends: How the run ends without a fault.
             same_answer: Whether every story must end with the undisturbed run's answer.
-            heeds_stop: Whether a command may pass no further ``point`` after its run was stopped
-                (mode ``now``).
+            heeds_stop: If True, a story fails if a command passes another ``point`` after its run
+                was stopped (mode ``now``).
             only: Run only the stories with this text in their name, and show their log.
             limit: Run at most this many stories, spread evenly. The report says how many were left
                 out.
@@ -130,7 +130,7 @@ class Lab:
 def _in_a_loop() -> bool:
     """Return whether this thread runs an asyncio event loop.
 
-    It does if the test that uses the crash lab is a coroutine.
+    This is the case if the test that uses the crash lab is a coroutine.
     """
     try:
         asyncio.get_running_loop()

@@ -22,8 +22,10 @@ class Player(Driver):
     """Runs one story.
 
     Args:
+        playing: The positional arguments of ``Driver``.
         fault: The fault to inject. None for the undisturbed run.
-        expected: Boundaries of the undisturbed run. Up to the fault, the run must pass the same.
+        expected: The boundaries of the undisturbed run. Up to the fault, the run must pass the same
+            boundaries.
         patience: The number of rounds and waits after which a run that has not ended is aborted.
     """
 
@@ -42,12 +44,12 @@ class Player(Driver):
         self.boundaries: list[Boundary] = []
 
     def play(self) -> None:
-        """Play the run and inject its fault, if any.
+        """Run the story and inject its fault, if it has one.
 
         Raises:
             LabError: The story cannot be run.
             Stuck: The run does not end.
-            NotDeterministic: The run went another way before the fault.
+            NotDeterministic: The run took another path before the fault, or ended before the fault.
         """
         token = watching.set(lambda name: self.passed("point", name))
         self._store.rounds.watcher = self
@@ -66,7 +68,10 @@ class Player(Driver):
 
     @contextmanager
     def _changed_rules(self) -> Iterator[None]:
-        """Switch all approval rules off, inside the block, in rounds that a person has answered."""
+        """Switch all approval rules off in rounds after a person's answer.
+
+        This lasts until the end of the ``with`` block.
+        """
         is_needed = Approval.is_needed
 
         def changed(approval: Approval, args: Mapping[str, Any]) -> bool:
@@ -84,7 +89,13 @@ class Player(Driver):
     # Calls from the watched flow and store about the current round.
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Record that the run reached a boundary, and inject the fault if this is its boundary."""
+        """Record that the run reached a boundary, and inject the fault if this is its boundary.
+
+        Raises:
+            ProcessGone: The fault is a crash. Or the worker is dead already, but the flow caught
+                the exception.
+            Abandoned: The run took another path before the fault.
+        """
         current = self._round
         if current is not None and current.dead:
             self._story.trace.tell(
@@ -116,7 +127,7 @@ class Player(Driver):
             self._strike(fault, self.boundaries[index])
 
     def began(self, context: RoundContext) -> None:
-        """Record which attempt and node begin, and pass the boundary after loading the run."""
+        """Record the attempt and the node of the round, and pass the boundary ``loaded``."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
         self._answered = context.answered
@@ -124,7 +135,7 @@ class Player(Driver):
         self.passed("loaded")
 
     def called(self, command: Command, key: str) -> None:
-        """Record that a command is called, and whether the step has called it before."""
+        """Record a call of a command, and whether the step has called the command before."""
         round_ = self._in_hand
         earlier = [call for call in self._story.calls_of(command.name) if call.step == round_.step]
         call = Call(
@@ -148,18 +159,18 @@ class Player(Driver):
         self._tell(f"{called(command.name, command.args)} was called{again}")
 
     def key_read(self) -> None:
-        """Record that the last command read its idempotency key."""
+        """Record that the last called command read its idempotency key."""
         if self._in_hand.calls:
             self._in_hand.calls[-1].key_read = True
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """Record a node's outcome, and pass the boundary after the node."""
+        """Record a node's outcome, and pass the boundary ``played``."""
         calls = self._in_hand.calls
         self._tell(told_outcome(outcome, calls))
         self.passed("played", label_of(node, outcome, calls))
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Record in the trace how the state server replied to a commit, as in ``Observer``."""
+        """Record the state server's reply to a commit in the trace, as in ``Observer.settled``."""
         if word == "fenced":
             self._tell("its commit was refused: the round no longer belongs to this worker")
         elif word == "unread":
@@ -214,8 +225,11 @@ class Player(Driver):
     def _overtaken(self, boundary: Boundary) -> bool:
         """Return whether other workers have moved the run far enough for the frozen worker to wake.
 
-        If the frozen worker had played its node (``boundary``), they have to commit that step.
-        Otherwise they continue until the run has ended or waits for a person.
+        This is the case if the run has ended or waits for a person. If the frozen worker had
+        already run its node, it is enough that another worker has committed the step.
+
+        Args:
+            boundary: The boundary at which the worker froze.
         """
         return self._fields()["phase"] in ("completed", "errored", "interrupted") or (
             boundary.place == "played" and self._at()[0] > boundary.step

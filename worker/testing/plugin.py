@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture ``crash_lab``.
 
-pytest imports this module in every project of an environment that has Perdure installed. It
-therefore imports nothing else of Perdure until a test asks for the fixture.
+pytest imports this module in every project whose environment has Perdure installed. So the module
+imports nothing else of Perdure until a test uses the fixture.
 """
 
 from __future__ import annotations

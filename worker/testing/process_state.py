@@ -1,10 +1,10 @@
-"""Data that a flow wrongly keeps in its process, so that a dying worker loses the data.
+"""Data that a flow wrongly keeps in its process. If the worker dies, the data is lost.
 
-A flow must hold no state of a run. A flow that does (in a class attribute, in a controller, in a
-registered object) works as long as one process runs all rounds. The lab has only one process too,
-so it restores the data that another worker would have. That is the plain data (lists, dicts, sets,
-numbers, texts) of the flow's classes and controllers before the story. Modules are left alone: in
-tests they often hold the outside world.
+A flow must not hold state of a run. A flow that does (in a class attribute, in a controller, in a
+registered object) works as long as one process runs all rounds. The lab has only one process too.
+So when the lab simulates another worker, it restores the data that another worker would have: the
+plain data (lists, dicts, sets, numbers, texts) of the flow's classes and controllers before the
+story. Data in modules is not restored, because in tests it often is the outside world.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kept = dict[tuple[int, str], tuple[Any, Any]]
 
 
 class ProcessMemory:
-    """The plain attributes of a flow's classes and controllers."""
+    """The plain attributes of a flow, its classes and its controllers."""
 
     def __init__(self, flow: Flow) -> None:
         classes = [
@@ -42,9 +42,9 @@ class ProcessMemory:
         return {place: (value, copy.deepcopy(value)) for place, value in self._attributes()}
 
     def changes(self) -> list[str]:
-        """Return the attributes of classes and controllers that changed since the story began.
+        """Return the attributes that have changed since this object was created.
 
-        Each is a text such as ``Shop.seen = ['book']``.
+        Each attribute is a text such as ``Shop.seen = ['book']``.
         """
         changes = []
         for (owner, name), value in self._attributes():
@@ -54,10 +54,11 @@ class ProcessMemory:
         return changes
 
     def restore(self, captured: Kept | None = None) -> None:
-        """Restore the attributes of classes and controllers.
+        """Restore the attributes.
 
-        They get the values in ``captured``, a result of ``capture``, else those at the story's
-        begin.
+        Args:
+            captured: The values to restore, a result of ``capture``. None: the values when this
+                object was created.
         """
         target = self._start if captured is None else captured
         for (owner, name), _ in list(self._attributes()):
@@ -84,9 +85,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _refill(container: Any, held: Any) -> None:
-    """Replace the content of a list, dict or set by that of ``held``, in place.
+    """Replace the content of a list, dict or set by the content of ``held``.
 
-    Copies of a registered flow share the container, so it must remain the same object.
+    The container remains the same object, because copies of a registered flow share it. If
+    ``container`` has another type, nothing happens.
     """
     if isinstance(container, list):
         container[:] = held

@@ -29,7 +29,8 @@ def check_replay(client: ClientApi, run_id: str, *, deps: Any = None) -> int:
 
     Raises:
         Diverged: The function does not follow the journal.
-        FatalError: The function raised an error, as it did in a run that ended with one.
+        FatalError: The function raised an error. For a run that ended with this error, that is no
+            divergence.
         InvalidInput: The run's flow is no workflow, or it does not accept the run's inputs.
         UnknownFlow: This process does not know the run's flow.
         RunNotFound: No run has this id.

@@ -57,7 +57,7 @@ class Report:
 
 
 def found(flow: str, wrong: Sequence[tuple[Story, Violation]], stories: int) -> CrashFound:
-    """Return the error of a lab with failed stories. Its text shows the shortest of them.
+    """Return the error for a lab with failed stories. Its text shows the shortest failed story.
 
     Args:
         flow: The flow's name.

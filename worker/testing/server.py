@@ -1,4 +1,4 @@
-"""The lab's server: a real one with a unique prefix, and a client and an app for a lab's runs."""
+"""The lab's server: a real server with a unique prefix, and the client and app of a lab."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ LEFT_OVER = 600.0
 
 
 class LabServer:
-    """The state server of one crash lab. An embedded server is started on first use.
+    """The state server of one crash lab.
 
     Args:
         url: URL of a Redis or Valkey server. None means the server of ``PERDURE_TEST_URL``, else an
-            embedded server in a temporary directory.
+            embedded server in a temporary directory, which is started on first use.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -50,7 +50,10 @@ class LabServer:
 
     @cached_property
     def engine(self) -> Runtime:
-        """The runtime with the lab's server and prefix, and otherwise the project's settings."""
+        """The runtime on the lab's server.
+
+        Server, broker and prefix are the lab's. All other settings are those of the project.
+        """
         prefix = f"lab-{uuid.uuid4().hex[:12]}"
         settings = load_settings().model_copy(
             update={"redis_url": self._url or self._start(), "broker_url": None, "prefix": prefix}
@@ -71,7 +74,7 @@ class LabServer:
         return LabClient(self.engine.app, flow)
 
     def close(self) -> None:
-        """Close the connections. Stop the server if the lab started it."""
+        """Close the connections. If the lab started the server, stop it and delete its data."""
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
@@ -92,7 +95,10 @@ class LabServer:
 
 
 def _clear_up() -> None:
-    """Stop the embedded servers of crash labs that were killed, and delete their directories."""
+    """Stop the embedded servers of crash labs that were killed, and delete their directories.
+
+    Directories younger than ``LEFT_OVER`` seconds are not touched.
+    """
     for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY}*"):
         try:
             status = directory.stat()
@@ -111,7 +117,7 @@ def _clear_up() -> None:
 
 
 class LabSession(Session):
-    """A client's session that knows only the lab's flow, which need not be registered."""
+    """A client's session that knows only the lab's flow. The flow need not be registered."""
 
     def __init__(self, app: Celery, flow: Flow) -> None:
         super().__init__(app=app)
@@ -123,7 +129,7 @@ class LabSession(Session):
 
 
 class LabClient(Client):
-    """A client that submits runs of one flow, which need not be registered."""
+    """A client that submits runs of one flow. The flow need not be registered."""
 
     def __init__(self, app: Celery, flow: Flow) -> None:
         self._session = LabSession(app, flow)

@@ -12,7 +12,14 @@ from perdure.worker.testing.errors import LabError
 
 @dataclass(frozen=True)
 class LabSignals:
-    """The payloads of a test's signals, by signal name, in sending order."""
+    """The payloads of a test's signals.
+
+    Attributes:
+        payloads: Lists of payloads by the name of the signal, in the order in which they are sent.
+
+    Raises:
+        LabError: A name is not valid, or a value is not a list.
+    """
 
     payloads: Mapping[str, Sequence[Any]]
 
@@ -31,7 +38,7 @@ class LabSignals:
         return tuple(self.payloads)
 
     def of(self, name: str) -> Sequence[Any]:
-        """Return this signal's payloads, in their order."""
+        """Return the payloads of the signals with this name, in the order of sending."""
         return self.payloads.get(name, ())
 
     def missing(
@@ -42,7 +49,7 @@ class LabSignals:
         Args:
             fields: The stored fields of the waiting run.
             names: The names of the signals that would end the wait.
-            sent: How many signals were sent so far, by name.
+            sent: How many signals were sent until now, by name.
         """
         given = ", ".join(f"{name} {sent.get(name, 0)} times" for name in names)
         return LabError(

@@ -1,7 +1,7 @@
-"""Stories: one execution of a run under a fault, its result and its trace.
+"""Stories: executions of a run, each with at most one fault, its result and its trace.
 
-Checks receive the story. Its trace lists the events of the run line by line for people, including
-the results of rounds and sweeps.
+Checks receive the story. Its trace lists the events of the run for people, line by line, with the
+results of rounds and sweeps.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ ROUNDS_BEFORE = 2
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One line of a trace. ``times`` is how often it came in a row.
+    """One line of a trace.
 
-    ``step``, ``node`` and ``attempt`` are those of the round. ``step`` is None between rounds.
+    Attributes:
+        step, node, attempt: Those of the round. ``step`` is None for an event between rounds.
+        times: How often the line occurred in succession.
     """
 
     text: str
@@ -37,13 +39,20 @@ class TraceLine:
 
 @dataclass
 class Trace:
-    """The trace of a story: its lines, and the step at which a fault struck (None if none did)."""
+    """The trace of a story.
+
+    Attributes:
+        disturbed: The step at which the fault was injected. None if no fault was injected.
+    """
 
     lines: list[TraceLine] = field(default_factory=list)
     disturbed: int | None = None
 
     def tell(self, text: str, step: int | None = None, node: str = "", attempt: int = 1) -> None:
-        """Add a line to the trace, or only count it if it repeats the last line."""
+        """Add a line to the trace.
+
+        If the line is equal to the last line, only the count of the last line is increased.
+        """
         line = TraceLine(text, step, node, attempt)
         if self.lines and replace(self.lines[-1], times=1) == line:
             self.lines[-1] = replace(line, times=self.lines[-1].times + 1)
@@ -158,12 +167,12 @@ class Story:
 
 
 def called(name: str, args: Mapping[str, Any]) -> str:
-    """Return a command as text that looks like a function call: ``charge(amount=12)``."""
+    """Return the call of a command as text: ``charge(amount=12)``."""
     return f"{name}({', '.join(f'{name}={short(value)}' for name, value in args.items())})"
 
 
 def short(value: Any, length: int = 60) -> str:
-    """Return a value's repr, cut to ``length`` characters."""
+    """Return a value's repr, cut to at most ``length`` characters."""
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
@@ -184,8 +193,10 @@ swept = {
 def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
     """Return a round's outcome as text for the trace.
 
-    For example, the text has the command's result or the run's answer. ``calls`` are the round's
-    calls of commands.
+    For example, the text has the result of the last command, or the run's answer.
+
+    Args:
+        calls: The calls of commands in the round.
     """
     if isinstance(outcome, Interrupt):
         return f"asks a person: {outcome.reason}"
@@ -209,7 +220,7 @@ def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
 
 
 def waits_for(options: Mapping[str, Any]) -> str:
-    """Return the reason for a parked run's wait, as text for the trace.
+    """Return the reason why a run is parked, as text for the trace.
 
     Args:
         options: The options of the commit that parks the run.
@@ -225,7 +236,11 @@ def waits_for(options: Mapping[str, Any]) -> str:
 
 
 def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return a name for the part of a round that ran, to follow the word ``after``."""
+    """Return a name for the part of a round that ran. In the trace it follows the word ``after``.
+
+    Args:
+        calls: The calls of commands in the round.
+    """
     if calls:
         return calls[-1].name
     if isinstance(outcome, Interrupt):

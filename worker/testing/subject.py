@@ -1,4 +1,4 @@
-"""Subject: the flow that a lab runs, in any of the forms it can be passed."""
+"""Subject: the flow that a lab runs: a name, a class, an object or a function."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ Subject = str | Flow | Callable[..., Flow]
 
 
 def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
-    """Return a function that makes a fresh flow object for each round of a story's run.
+    """Return a function that makes a new flow object for each round of a story's run.
 
-    ``world`` is the story's outside world, for a class or function that takes it.
+    Args:
+        world: The story's outside world. It is passed to a class or function that has a positional
+            parameter without a default.
 
     Raises:
         InvalidFlow: The subject is not a flow, or its definition is invalid.
@@ -36,7 +38,7 @@ def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
     name = _name(first)
 
     def make() -> Flow:
-        """Return a fresh object of the lab's flow."""
+        """Return a new object of the lab's flow."""
         flow: Flow = source()
         flow.name = name
         return flow

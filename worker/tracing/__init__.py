@@ -1,6 +1,6 @@
-"""Tracing with OpenTelemetry: one trace for each run, with the runs below it.
+"""Tracing with OpenTelemetry: one trace for each run and its child runs.
 
-Only this package imports OpenTelemetry, and only in a process with a tracer provider. Other
+Only this package imports OpenTelemetry, and only in a process that traces or sets up tracing. Other
 packages import ``traced_submission``, ``round_span`` and ``current_trace`` from here.
 """
 
@@ -22,8 +22,10 @@ UNTRACED = nullcontext(RoundSpan())
 def round_span(store: Store, claim: Claim, owner: str) -> AbstractContextManager[RoundSpan]:
     """Return a context manager that records an attempt of a round as a span.
 
-    ``owner`` is the worker that plays the round. If this process does not trace, the span records
-    nothing.
+    If this process does not trace, the span records nothing.
+
+    Args:
+        owner: The name of the worker that runs the round.
     """
     if not is_on():
         return UNTRACED
@@ -47,9 +49,9 @@ def traced_submission(flow: str, run_id: str) -> AbstractContextManager[RunSpan]
 
 
 def current_trace() -> str:
-    """Return the W3C traceparent of the current span, a round's for example.
+    """Return the W3C traceparent of the current span, for example of a round's span.
 
-    The text is empty if this process does not trace.
+    The text is empty if this process does not trace, or if no span is current.
     """
     if not is_on():
         return ""

@@ -1,8 +1,8 @@
 """Export of spans by OpenTelemetry's SDK.
 
-Perdure's own programs set it up if OpenTelemetry's environment variables ask for it. An app's own
-provider is kept. Spans are sent in the background. If the collector is down or slow, spans may be
-lost, but no round waits or fails.
+Perdure's own programs set up the export if OpenTelemetry's environment variables ask for it. If an
+app has set a tracer provider, that provider is used instead. Spans are sent in the background. If
+the collector is down or slow, spans may be lost, but no round waits or fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ APART = 0.05
 
 
 def flush(seconds: float = PATIENCE) -> None:
-    """Send the last spans of a process that ends. Wait at most ``seconds``."""
+    """Send the last spans of a process that ends. Wait at most ``seconds``.
+
+    If the collector has not taken the spans by then, they are lost, and a warning is logged.
+    """
     force = _force()
     if force is None:
         return
@@ -46,9 +49,10 @@ def flush(seconds: float = PATIENCE) -> None:
 
 
 class PromptExport:
-    """Sends spans in the background. Calls of ``ask`` within ``APART`` share one export.
+    """Sends ended spans soon, in the background.
 
-    It is for spans that are parents of other processes' spans, in case this process is killed.
+    It is used for a span that is the parent of spans in other processes. The span then reaches the
+    collector even if this process is killed.
     """
 
     def __init__(self) -> None:
@@ -56,7 +60,10 @@ class PromptExport:
         self._pid: int | None = None
 
     def ask(self) -> None:
-        """Request an export of ended spans. Return at once."""
+        """Request an export of ended spans, and return at once.
+
+        Requests within ``APART`` seconds share one export.
+        """
         if self._pid != os.getpid():  # the first call, or a fork, which copies no thread
             self._pid, self._requested = os.getpid(), threading.Event()
             threading.Thread(
@@ -80,9 +87,9 @@ soon = PromptExport()
 
 
 def _force() -> Callable[[], Any] | None:
-    """Return the tracer provider's method that sends spans now.
+    """Return the tracer provider's method that sends spans now (``force_flush``).
 
-    It is None if this process does not trace, or if the provider has no ``force_flush``.
+    None if this process does not trace, or if the provider has no such method.
     """
     if not is_on():
         return None
@@ -110,7 +117,7 @@ EVERY = 250
 def set_up() -> None:
     """Set up the export of traces if OpenTelemetry's environment variables request it.
 
-    A tracer provider that is already set is kept.
+    Nothing happens if a tracer provider is set already. Errors are logged and not raised.
     """
     if not _requested() or is_on():
         return
@@ -129,7 +136,7 @@ def set_up() -> None:
 
 @contextmanager
 def exporting() -> Iterator[None]:
-    """Set up the export of traces for the block. Send the last spans at its end."""
+    """Set up the export of traces for the ``with`` block. Send the last spans at its end."""
     set_up()
     try:
         yield
@@ -182,9 +189,9 @@ def _exporter() -> SpanExporter:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     class ForkedExporter(SpanExporter):
-        """The SDK's exporter, created again in a forked process.
+        """An exporter of spans that creates the SDK's exporter again in a forked process.
 
-        Two processes over one connection would write into each other's requests.
+        If two processes shared one connection, each would write into the requests of the other.
         """
 
         def __init__(self) -> None:

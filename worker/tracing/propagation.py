@@ -1,7 +1,7 @@
 """Propagation of the caller's trace over HTTP.
 
-A run submitted by URL is in the trace of its caller. This module imports nothing of OpenTelemetry
-at its top.
+A run that is submitted over HTTP is in the trace of its caller. This module imports OpenTelemetry
+only when it is needed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ HEADERS = ("traceparent", "tracestate")
 
 
 def headers() -> dict[str, str]:
-    """Return the HTTP headers that name the current span to a server.
+    """Return the HTTP headers that tell a server the current span.
 
-    They are empty if this process does not trace.
+    They are empty if this process does not trace, or if no span is current.
     """
     carrier: dict[str, str] = {}
     if is_on():
@@ -34,10 +34,11 @@ def headers() -> dict[str, str]:
 
 
 class TraceContextMiddleware:
-    """ASGI middleware that continues the trace of a request.
+    """ASGI middleware that continues the caller's trace.
 
-    The request's headers name the trace. If the app is instrumented already, the request has a
-    span, which remains the current one.
+    The caller's span, which the headers of the request name, becomes the current span. If the app
+    is instrumented already, the request has a span of its own, and that span stays the current one.
+    Nothing happens if this process does not trace.
     """
 
     def __init__(self, app: App) -> None:

@@ -1,8 +1,8 @@
 """Spans of rounds: one for each attempt.
 
-The span of an attempt is a child of the run's root span and never of another round's. It is linked
-to the span of the round before. A worker that was killed cannot end its span. The worker that
-released the lease writes one in its place.
+The span of an attempt is a child of the run's root span, not of another round's span. The span
+links to the span of the previous round. A worker that was killed cannot end its span. The worker
+that released the lease writes a span in its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPAN = "span"
 
 
 class AttemptSpan(RoundSpan):
-    """A traced attempt's span. A sampler may still drop it."""
+    """The span of an attempt in a process that traces. A sampler may still drop the span."""
 
     def __init__(self, span: Span, step: int) -> None:
         self._span = span
@@ -37,7 +37,7 @@ class AttemptSpan(RoundSpan):
         self._ended = False
 
     def played(self, context: RoundContext) -> None:
-        """Record in the round's span what its node reported and spent."""
+        """Record the node's own span attributes, its cost and its concurrent parts in the span."""
         with SuppressTracingErrors("what a round used"):
             self._span.set_attributes(context.traced)
             if "money" in context.spent:
@@ -46,7 +46,7 @@ class AttemptSpan(RoundSpan):
                 self._add_part(part)
 
     def _add_part(self, part: RoundPart) -> None:
-        """Create the span of a concurrent part of the round, below the round's span."""
+        """Create the span of a concurrent part of the round, as a child of the round's span."""
         below = trace.set_span_in_context(self._span)
         span = tracer().start_span(
             part.name, below, attributes=part.attributes, start_time=part.began
@@ -59,8 +59,9 @@ class AttemptSpan(RoundSpan):
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
         """Return the tracing fields that the round's commit writes to the run's hash.
 
-        If the round is done, that is the id of its span, to which the next round's span links. The
-        cause of a failed round is recorded in the span.
+        If the commit completes the step, the field is the id of the round's span, to which the next
+        round's span links. Otherwise, or if a sampler drops the span, there is no field. If the
+        round failed, the cause is also recorded in the span.
         """
         with SuppressTracingErrors("a round's commit"):
             if settlement.cause:
@@ -70,7 +71,7 @@ class AttemptSpan(RoundSpan):
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record a commit's outcome in the round's span."""
+        """Record the outcome of the commit in the round's span."""
         with SuppressTracingErrors("what a round came to"):
             self._span.set_attribute(attributes.OUTCOME, word)
 
@@ -80,7 +81,7 @@ class AttemptSpan(RoundSpan):
             self._fail(type_of(error))
 
     def end(self) -> None:
-        """End the tracing span of a round."""
+        """End the span."""
         with SuppressTracingErrors("the end of a round"):
             self._span.end()
 
@@ -91,9 +92,14 @@ class AttemptSpan(RoundSpan):
 
 @contextmanager
 def traced(store: Store, claim: Claim, owner: str) -> Iterator[RoundSpan]:
-    """Start an attempt's span, and end it after the block.
+    """Start the span of an attempt, and end the span after the ``with`` block.
 
-    It is the current span in the block. Spans that the node itself starts become its children.
+    The span is the current span in the block, so spans that the node itself starts become its
+    children. An exception of the block is recorded in the span and raised again. If the span cannot
+    be started, the block gets a ``RoundSpan`` that records nothing.
+
+    Args:
+        owner: The name of the worker that runs the round.
     """
     attempt: AttemptSpan | None = None
     with SuppressTracingErrors("a round"):
@@ -126,7 +132,11 @@ def _start_attempt(store: Store, claim: Claim, owner: str) -> AttemptSpan:
 
 
 def facts(fields: Mapping[str, str], step: int, node: str, attempt: int) -> dict[str, Any]:
-    """Return the span attributes that identify an attempt: run, flow, node, step and so on."""
+    """Return the span attributes that identify an attempt: run, flow, node, step and so on.
+
+    Args:
+        fields: The fields of the run's hash.
+    """
     return {
         attributes.RUN: fields["id"],
         attributes.FLOW: fields["flow"],
@@ -149,7 +159,8 @@ def start(
     Args:
         parent: A context with the run's root span.
         fields: The fields of the run's hash.
-        at: When the attempt began, in ms since 1970; None for now.
+        step: The step of the attempt. The span links to the span of the step before.
+        at: The time at which the attempt began, in ms since 1970. None for now.
     """
     begun = None if at is None else at * NS
     return tracer().start_span(
@@ -163,7 +174,10 @@ def start(
 
 
 def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]:
-    """Return a list with a link to the previous round's span. Empty if that was not traced."""
+    """Return a list with a link to the span of the previous round.
+
+    The list is empty if the previous round was not traced.
+    """
     number, _, span_id = fields.get(SPAN, "").partition(":")
     root = trace.get_current_span(parent).get_span_context()
     if number != str(step - 1) or not root.is_valid:
@@ -183,11 +197,13 @@ EVENTS_READ = 50
 def tell_losses(store: Store, report: Sequence[tuple[str, str]]) -> None:
     """Write a span for each attempt that a sweep found lost.
 
-    The worker that played the attempt is silent and cannot end the span itself.
+    The worker that ran the attempt is silent and cannot end the span itself. Errors are logged and
+    not raised.
 
     Args:
-        report: The ids of the runs that the sweep moved, with an outcome each. ``freed`` and
-            ``delayed`` are losses, ``errored`` may be one.
+        report: The ids of the runs that the sweep moved, each with the sweep's outcome. ``freed``
+            and ``delayed`` are losses. ``errored`` is a loss if the sweep also recorded a ``lost``
+            event.
     """
     for run_id, word in report:
         if word in ("freed", "delayed", "errored"):
@@ -216,10 +232,12 @@ def _write_loss(store: Store, run_id: str, word: str) -> None:
 
 
 def _lost(entries: Sequence[tuple[str, Mapping[str, str]]], word: str) -> Mapping[str, str] | None:
-    """Return a run's newest ``lost`` event, or None if no attempt was lost.
+    """Return the ``lost`` event of the attempt that a sweep found lost. None if there is none.
 
-    ``entries`` are the run's events, newest first. ``word`` is the sweep's outcome. If it is
-    ``errored``, the event counts only if the run's end followed it at once.
+    Args:
+        entries: The newest events of the run, newest first.
+        word: The sweep's outcome for the run. If it is ``errored``, the ``lost`` event counts only
+            if the next event is the end of the run, at the same time.
     """
     after: Mapping[str, str] = {}
     for _, entry in entries:

@@ -1,8 +1,9 @@
 """The root span of a run. The spans of all attempts are its children.
 
-It begins and ends at the submission, as no process sees a whole run. Its ids are in the run's hash
-(``trace``, a W3C traceparent). A run without a root span gets one from the first worker that traces
-it. The root span of a child run is a child of the round that started the run.
+The root span begins and ends at the submission, because no process lives as long as the run. Its
+ids are in the run's hash (``trace``, a W3C traceparent). A run without a root span gets one from
+the first worker that traces the run. The root span of a child run is a child of the round that
+started the child run.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _last: list[tuple[TracerProvider, Tracer]] = []
 
 
 def tracer() -> Tracer:
-    """Return Perdure's tracer from this process's current provider."""
+    """Return the tracer of Perdure from this process's current tracer provider."""
     provider = trace.get_tracer_provider()
     for known, made in _last:
         if known is provider:
@@ -48,7 +49,7 @@ def tracer() -> Tracer:
 
 
 class TracedRunSpan(RunSpan):
-    """A root span that is recorded."""
+    """The root span of a run that is being submitted, in a process that traces."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -56,9 +57,11 @@ class TracedRunSpan(RunSpan):
         self.fields = {FIELD: text} if text else {}
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the root span, unless the submission has certainly made no run.
+        """End the root span if the run exists or may exist.
 
-        After an error, the run may exist. The span then records the error.
+        After an error, the run may exist. The span then records the error. Without an error,
+        ``made`` says whether the submission created the run. If it did not, the span is not ended,
+        and so it is never exported.
         """
         if not (self.made or error):
             return
@@ -71,10 +74,11 @@ class TracedRunSpan(RunSpan):
 
 @contextmanager
 def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
-    """Start the root span of a submitted run.
+    """Start the root span of a run, which is submitted in the ``with`` block.
 
-    The run is submitted inside the block. The span is a child of the caller's current span, if
-    there is one.
+    The span is a child of the caller's current span, if there is one. The block sets ``made`` if it
+    creates the run. An exception of the block is recorded and raised again. If the span cannot be
+    started, the block gets a ``RunSpan`` that records nothing.
     """
     root: TracedRunSpan | None = None
     with SuppressTracingErrors("a run's submission"):
@@ -93,8 +97,11 @@ def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
 def parent_of(store: Store, fields: dict[str, str]) -> Context:
     """Return a context in which new spans become children of the run's root span.
 
-    A run without a root span gets one. Its ids are written to the store and added to ``fields``,
-    the fields of the run's hash.
+    A run without a root span gets one. Its ids are written to the store and added to ``fields``.
+    The context is empty if the tracer provider traces nothing, or if the run no longer exists.
+
+    Args:
+        fields: The fields of the run's hash.
     """
     text = fields.get(FIELD)
     if text is None:

@@ -1,7 +1,7 @@
-"""The switch of tracing, and a guard against its errors.
+"""The check whether this process traces, and a guard against errors of tracing.
 
-The spans here record nothing and import no OpenTelemetry. They are for a process that does not
-trace.
+The spans here record nothing and do not import OpenTelemetry. A process that does not trace uses
+them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ QUIET_SECONDS = 60.0
 
 
 def is_on() -> bool:
-    """Return whether this process traces, without importing OpenTelemetry.
+    """Return whether this process traces: it has a configured tracer provider.
 
-    It does if a tracer provider is configured.
+    The check does not import OpenTelemetry.
     """
     trace = sys.modules.get("opentelemetry.trace")
     provider = getattr(
@@ -40,10 +40,13 @@ def is_on() -> bool:
 
 
 class SuppressTracingErrors:
-    """A block that logs errors instead of raising them: tracing must not fail a round.
+    """A context manager that logs exceptions of its block instead of raising them.
+
+    Tracing must not fail a round. At most one error in ``QUIET_SECONDS`` is logged. A BaseException
+    that is not an Exception is still raised.
 
     Args:
-        what: The subject of the log line, e.g. "a request".
+        what: The subject of the log line, such as ``a request``.
     """
 
     _quiet_until = 0.0
@@ -79,8 +82,9 @@ class RunSpan:
     """The span of a run that is being submitted. This base class records nothing.
 
     Attributes:
-        fields: The fields that the run's hash stores about the span.
-        made: Whether this submission created the run; a repeated one does not.
+        fields: The fields of the run's hash that identify the span.
+        made: Whether this submission created the run. A repeated submission does not create it
+            again.
     """
 
     fields: Mapping[str, str] = MappingProxyType({})
@@ -91,11 +95,11 @@ class RoundSpan:
     """The span of one attempt of a round. This base class records nothing."""
 
     def played(self, context: RoundContext) -> None:
-        """Record a node's reports in the round's span."""
+        """Record the node's own span attributes, its cost and its concurrent parts in the span."""
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
-        """Return the tracing fields for the run's hash."""
+        """Return the tracing fields that the round's commit writes to the run's hash."""
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record a commit's outcome in the round's span."""
+        """Record the outcome of the commit in the round's span."""

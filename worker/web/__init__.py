@@ -1,6 +1,6 @@
 """The HTTP server: the API for programs and the dashboard for people.
 
-It needs the extra ``server``. Nothing else in Perdure imports it.
+It needs the extra ``server``. Only `perdure server` and the routes and pages of features import it.
 """
 
 from __future__ import annotations

@@ -51,12 +51,15 @@ def create_app(
     """Return Perdure's HTTP server as an ASGI app: API, dashboard and metrics.
 
     Args:
-        settings: None for the settings of this process.
-        client: An existing client, which is not closed with the app. Without it, the app makes a
-            client.
-        caller: Returns the caller of a request by other means than tokens, or raises Unknown. It is
-            called in a thread.
+        settings: The settings of the app's client. None: the settings of this process. Ignored if
+            ``client`` is given.
+        client: An existing client. The app does not close it. None: the app makes a client, and
+            closes it at shutdown.
+        caller: A function that returns the caller of a request by other means than tokens, or
+            raises Unknown. It is called in a thread. None: the token, the session cookie or
+            loopback identifies the caller.
         open_on_loopback: Whether requests over loopback need no token as long as no token exists.
+            Ignored if ``caller`` is given.
     """
     owns_client = client is None
     runs = client or Client(settings=settings, resends=RESENDS)
@@ -92,8 +95,9 @@ def create_app(
 def shared_routes() -> tuple[BaseRoute, ...]:
     """Return the routes shared by all apps of this process.
 
-    An app adds them to its routes and does not include a router with them. FastAPI would build the
-    routes of an included router again, with the first request and on the event loop.
+    The result is cached for the life of the process. An app appends these routes to its own list
+    and does not include a router: FastAPI would build the routes of an included router again, on
+    the event loop, at the first request.
     """
     guarded, prepared, authorized = Depends(guard), Depends(prepare_page), Depends(authorize)
     return (
@@ -107,7 +111,10 @@ def shared_routes() -> tuple[BaseRoute, ...]:
 
 
 def openapi_document(request: Request) -> Response:
-    """Return the OpenAPI document, with the path at which a proxy serves this app."""
+    """Return the app's OpenAPI document as a JSON response.
+
+    If a proxy serves the app under a path, the document's ``servers`` names that path.
+    """
     document = request.app.openapi()
     root_path = request.scope.get("root_path", "").rstrip("/")
     if root_path:
@@ -116,16 +123,19 @@ def openapi_document(request: Request) -> Response:
 
 
 class WebApp(FastAPI):
-    """An app that makes its OpenAPI document on demand.
+    """A FastAPI app that builds its OpenAPI document at the first request for it.
 
-    The first request for the document makes it, in one thread.
+    One thread builds the document. Other threads that need it wait until it is built.
     """
 
     #: One for all apps, since the shared routes build schemas for the document.
     _document_lock = threading.Lock()
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document of the app. The first call takes most of a second."""
+        """Return the OpenAPI document of the app.
+
+        The first call builds the document, which takes almost a second. Later calls return it.
+        """
         with self._document_lock, _without_collections():
             return super().openapi()
 
@@ -134,9 +144,9 @@ class WebApp(FastAPI):
 def _without_collections() -> Iterator[None]:
     """Disable garbage collection in the block.
 
-    Pydantic parses Python to read the descriptions of fields. Before Python 3.11.8, a collection
-    can switch to another thread in the middle of that. If this thread parses Python too, one of
-    both fails with "AST constructor recursion depth mismatch".
+    Pydantic parses Python source to read the descriptions of fields. Before Python 3.11.8, garbage
+    collection during the parsing can switch to another thread. If that thread parses Python too,
+    one of the two fails with "AST constructor recursion depth mismatch".
     """
     was_enabled = gc.isenabled()
     gc.disable()

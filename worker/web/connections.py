@@ -1,9 +1,9 @@
 """Connections of the HTTP server, with limits.
 
-The limits keep strangers from holding all connections. Uvicorn limits neither the time that a
-request takes to arrive nor the number of connections. This module adds both to Uvicorn's protocol
-for HTTP/1.1. It uses the attributes ``conn`` (h11's state), ``server_state`` and ``transport`` of
-that protocol.
+Without limits, slow or idle clients could occupy all connections. Uvicorn limits neither the time
+that a request takes to arrive nor the number of connections. This module adds both limits to
+Uvicorn's protocol for HTTP/1.1. It uses the protocol's attributes ``conn`` (h11's state),
+``connections`` (all open connections of the server), ``client``, ``loop`` and ``transport``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ WARN_SECONDS = 60.0
 
 
 def most_connections() -> int:
-    """Return the maximum number of HTTP connections, from the open-file limit."""
+    """Return the maximum number of HTTP connections.
+
+    It depends on the open-file limit of the process.
+
+    Returns:
+        The soft limit minus RESERVED, but at least half of the soft limit. 65,536 if there is no
+        limit.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 65_536 if soft == resource.RLIM_INFINITY else max(soft - RESERVED, soft // 2)
 
@@ -33,8 +40,8 @@ def most_connections() -> int:
 class BoundedConnection(H11Protocol):
     """A connection that is closed if its client stalls.
 
-    If all connections are in use, a new connection replaces the connection that has been idle for
-    longest. If all of them have a request, the new one is closed.
+    A new connection beyond the limit ``most`` replaces the connection that has been idle longest.
+    If every other connection has a request in progress, the new connection is closed.
     """
 
     #: Maximum number of connections.
@@ -52,7 +59,8 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for a connection's first request.
 
-        If there are too many connections, close the oldest idle one, or this one.
+        If there are now more than ``most`` connections, close the one that has been idle longest.
+        If no other connection is idle, close this one.
         """
         super().connection_made(transport)
         self._arriving: asyncio.TimerHandle | None = None
@@ -71,7 +79,11 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Restart the timer for the next part of the request: a head or a body."""
+        """Process received bytes, then start the timer for the missing part of the request.
+
+        That part is the request's head or its body. A timer that already runs for the same part is
+        not restarted. After a complete request, no timer runs.
+        """
         super().handle_events()
         state = self.conn.their_state
         if state is h11.IDLE:
@@ -82,27 +94,35 @@ class BoundedConnection(H11Protocol):
             self._expect(None)
 
     def pause_writing(self) -> None:
-        """Start the timer that closes the connection if the client does not read its response."""
+        """Start the timer for a client that stops reading.
+
+        If the client does not read its response in time, the connection is closed.
+        """
         super().pause_writing()
         self._unread = self.loop.call_later(
             self.read_seconds, self._abort, "the client did not read its response in time"
         )
 
     def resume_writing(self) -> None:
-        """Stop the timer for a client that reads again."""
+        """Stop the timer of ``pause_writing``: the client reads its response again."""
         self._cancel_unread()
         super().resume_writing()
 
     @property
     def is_silent(self) -> bool:
-        """Whether the HTTP connection waits for a request."""
+        """Whether the connection waits for a request's head."""
         return self._waits_for is h11.IDLE
 
     def _expect(self, state: object, seconds: float = 0.0) -> None:
-        """Start the timer for a request's next part.
+        """Start the timer for a part of the request.
 
-        ``state`` is h11's state of that part. If the timer for that part runs already, leave it
-        running. None stops the timer.
+        If the part is late, the timer closes the connection.
+
+        Args:
+            state: h11's state while that part is missing: ``IDLE`` for the head, ``SEND_BODY`` for
+                the body. A timer that already runs for this state is not restarted. None: stop the
+                timer.
+            seconds: Time until the connection is closed. Ignored if ``state`` is None.
         """
         if state is self._waits_for:
             return

@@ -1,6 +1,6 @@
-"""The event hub: it distributes the events of watched runs to all subscribers of this process.
+"""The event hub, which delivers runs' events to their subscribers.
 
-It needs a single blocked read on the state server, however many subscribers there are.
+One blocking read on the state server serves all subscribers, however many there are.
 """
 
 from __future__ import annotations
@@ -38,16 +38,18 @@ Entry = Event | TextEntry
 
 
 class ReadAfter(NamedTuple):
-    """Positions in a run's events and in its live text, after which both are read.
+    """The positions after which a run is read.
 
-    ``text`` is None if the live text is not read.
+    Attributes:
+        event: Position of an event.
+        text: Position of an entry of the live text. None: the live text is not read.
     """
 
     event: Position
     text: Position | None
 
     def covers(self, subscriber: Subscriber) -> bool:
-        """Return whether a read after these positions misses nothing for a subscriber."""
+        """Return whether a read after these positions has all entries that a subscriber needs."""
         wanted = subscriber.text_position
         return self.event <= subscriber.position and (
             wanted is None or (self.text is not None and self.text <= wanted)
@@ -57,12 +59,12 @@ class ReadAfter(NamedTuple):
 class Subscriber:
     """A subscription to the events of one run.
 
-    ``EventHub.join`` makes it. It must be used in the event loop in which it was made.
+    ``EventHub.join`` makes it. A subscriber must be used in the event loop in which it was made.
 
     Attributes:
-        over: The reason why no further event will come. ``behind``: the subscriber was too slow.
-            ``damaged``: the next event cannot be read. ``closed``: the hub is closed. None as long
-            as the subscription continues.
+        over: The reason why the subscription has ended. ``behind``: the subscriber was too slow.
+            ``damaged``: the next event cannot be read. ``closed``: the hub ended all subscriptions.
+            None as long as the subscription continues.
     """
 
     def __init__(self, run_id: str, after: str | None, text_after: str | None = None) -> None:
@@ -79,15 +81,25 @@ class Subscriber:
         self._waiting: deque[Entry] = deque()
 
     async def heard(self, seconds: float) -> list[Event]:
-        """Wait for new events of the run, and return them, oldest first.
+        """Wait for new events of the run, and return them.
+
+        The oldest event comes first. Live text ends the wait too, but is dropped.
 
         Returns:
-            An empty list if no event came within ``seconds``, or if the subscription is over.
+            An empty list if no event came within ``seconds``, if only live text came, or at once if
+            the subscription has ended and its buffer is empty.
         """
         return [entry for entry in await self.entries(seconds) if isinstance(entry, Event)]
 
     async def entries(self, seconds: float) -> list[Entry]:
-        """Wait for new events and text, as ``heard`` does."""
+        """Wait for new events and live text, and return them.
+
+        The oldest entry comes first.
+
+        Returns:
+            An empty list if nothing came within ``seconds``, or at once if the subscription has
+            ended and its buffer is empty.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -103,10 +115,17 @@ class Subscriber:
     def deliver(
         self, events: Sequence[Entry], over: Literal["behind", "damaged", "closed"] | None = None
     ) -> None:
-        """Deliver a run's events to this subscriber.
+        """Put new events into the subscriber's buffer, and wake the subscriber.
 
-        If ``over`` is set, the subscription ends for that reason. Only the hub calls this. If the
-        buffer would overflow, it is emptied, and the subscription ends as ``behind``.
+        Only the hub calls this. If the subscription has already ended, nothing happens. If the
+        buffer would overflow, it is emptied and the subscription ends, by default as ``behind``.
+
+        Args:
+            events: New events and live text of the run, oldest first.
+            over: The reason why the subscription ends after ``events``. None: it continues.
+
+        Raises:
+            RuntimeError: The subscriber's event loop is closed.
         """
         with self._lock:
             if self.over is not None:
@@ -123,7 +142,7 @@ class Subscriber:
 class EventHub:
     """A distributor of runs' events to their subscribers.
 
-    A single thread reads for all subscribers. It runs while there are subscribers.
+    One thread reads for all subscribers. The thread runs only while there are subscribers.
     """
 
     def __init__(self, client: Client) -> None:
@@ -135,17 +154,20 @@ class EventHub:
 
     @property
     def closed(self) -> bool:
-        """Whether the event hub is closed: no run can be watched."""
+        """Whether the event hub is closed. A new subscription to it ends at once."""
         return self._closed.is_set()
 
     def join(self, run_id: str, after: str | None, text_after: str | None = None) -> Subscriber:
-        """Subscribe to a run's events after the event ``after``. None: all events.
+        """Subscribe to a run's events.
 
-        The subscriber misses no event and gets none twice.
+        The subscriber misses no event and gets none twice. If the hub is closed, a subscriber is
+        returned whose subscription has ended (``over`` is ``closed``).
 
         Args:
-            text_after: The id of a piece of the run's live text, after which to subscribe to that
-                text too. None: only events.
+            after: The id of the event after which the subscription begins. None: it begins with
+                the first event.
+            text_after: The id of the entry of the run's live text after which the live text is
+                delivered too. None: only events are delivered.
         """
         subscriber = Subscriber(run_id, after, text_after)
         with self._lock:
@@ -161,7 +183,7 @@ class EventHub:
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """End a subscription to the events of a run. Repeating it changes nothing."""
+        """End a subscription to the events of a run. A repeated call has no effect."""
         with self._lock:
             others = [
                 other
@@ -174,10 +196,10 @@ class EventHub:
                 self._subscribers.pop(subscriber.run_id, None)
 
     def close(self) -> None:
-        """End all subscriptions for good.
+        """Close the hub and end all subscriptions.
 
-        It may be called from any thread, and repeatedly. It waits up to ``CLOSE_SECONDS`` for the
-        read in progress.
+        Each later subscription ends at once. Any thread may call this, more than once. The call
+        waits up to ``CLOSE_SECONDS`` for the read in progress.
         """
         self._closed.set()
         self._end_all()
@@ -220,9 +242,9 @@ class EventHub:
                 raise
 
     def _positions(self) -> dict[str, ReadAfter] | None:
-        """Return the positions after which to read each run, by the run's id.
+        """Return the positions after which to read each watched run, by the run's id.
 
-        They are the earliest positions that a subscriber of the run needs.
+        They are the earliest positions that any subscriber of the run needs.
 
         Returns:
             None if there are no subscribers. The thread then ends.
@@ -243,9 +265,13 @@ class EventHub:
             }
 
     def _distribute(self, run_id: str, start: ReadAfter, batch: EventBatch) -> None:
-        """Deliver what was read of a run after ``start`` to its subscribers.
+        """Deliver a batch of a run's events and live text to the run's subscribers.
 
-        A subscriber that joined meanwhile at an earlier position is skipped: it would miss entries.
+        A subscriber that joined during the read and needs entries before ``start`` is skipped. The
+        next read includes these entries.
+
+        Args:
+            start: The positions after which the batch was read.
         """
         with self._lock:
             subscribers = [

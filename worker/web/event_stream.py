@@ -1,6 +1,7 @@
-"""The live stream of a run: its events, or its events with the text that its rounds show.
+"""The live stream of a run: events, with or without text.
 
-First come the stored items after a given one, then each new item, until the run has ended.
+The stream begins with the stored items after a given item. Then each new item follows, until the
+run has ended.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ AWAY_SECONDS = 0.5
 
 
 class StreamEnd(Enum):
-    """Why no further item follows.
+    """The reason why no further item follows in a stream.
 
-    The run has ended, was deleted, or all stored items are read and the client does not wait for
-    more.
+    Attributes:
+        ENDED: The run has ended.
+        GONE: The run was deleted.
+        CAUGHT_UP: All stored items were sent, and the client does not wait for new ones.
     """
 
     ENDED = "ended"
@@ -50,8 +53,8 @@ class StreamRead(Generic[T]):
     """The next items of a run's stream.
 
     Attributes:
-        items: Empty if there are none yet.
-        ended: Whether the run has ended. Then further items follow only after a resume or a retry.
+        items: The stored items, oldest first. Empty if no new item is stored.
+        ended: Whether the run has ended. Further items then follow only after a resume or a retry.
     """
 
     items: Sequence[T]
@@ -59,10 +62,11 @@ class StreamRead(Generic[T]):
 
     @property
     def is_all(self) -> bool:
-        """Whether all stored items of an active run are read.
+        """Whether this read has all stored items of a live run.
 
-        If so, the live stream switches from polling to the event hub. A batch that is not full
-        counts as all, because a busy run has new items at every read.
+        If so, the live stream switches from polling to the event hub. The test is that the read has
+        fewer than BATCH items, and not that it has none: a busy run has new items at every read.
+        After an event that ends the run, the value is False.
         """
         return (
             not self.ended
@@ -74,12 +78,16 @@ class StreamRead(Generic[T]):
 def read_events(
     runs: AuthorizedClient, run_id: str, after: str | None, most: int = BATCH
 ) -> StreamRead[Event]:
-    """Return a run's stored events after the event ``after``.
+    """Return a run's stored events, and whether the run has ended.
 
-    The result also tells whether the run has ended. An event that cannot be read ends the list.
+    An event that cannot be read ends the list before it.
+
+    Args:
+        after: The id of the event after which to read. None: from the first event.
+        most: Maximum number of events.
 
     Raises:
-        DamagedRun: The next event or the run cannot be read.
+        DamagedRun: The run, or the first event after ``after``, cannot be read.
         RunNotFound: The run does not exist.
         StoreUnavailable: The state server does not answer.
     """
@@ -96,39 +104,58 @@ def read_events(
 
 
 class Source(Protocol[T]):
-    """A run's stream, read from a position that moves on with each read."""
+    """A source of a run's stream items, with a read position.
+
+    The read position is that of the last item that the source returned.
+    """
 
     run_id: str
 
     def read(self) -> StreamRead[T]:
-        """Return the stored items after the read position."""
+        """Return the stored items after the read position.
+
+        The read position then advances.
+        """
 
     def join(self, hub: EventHub) -> Subscriber:
-        """Subscribe to the items after the read position."""
+        """Subscribe to the new items after the read position."""
 
     def items(self, entries: Sequence[Entry]) -> Sequence[T]:
-        """Return a subscription's entries as items, and move the read position."""
+        """Return a subscription's entries as stream items.
+
+        The read position then advances.
+        """
 
 
 class EventSource:
-    """A run's events after the event ``after``. None: all."""
+    """The events of a run, as a source.
+
+    Args:
+        after: The id of the event after which the source begins. None: it begins with the first.
+    """
 
     def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
         self.run_id = run_id
         self._runs, self._after = runs, after
 
     def read(self) -> StreamRead[Event]:
-        """Return the events that are stored; see ``read_events``."""
+        """Return the stored events after the read position.
+
+        The read position then advances. For errors see ``read_events``.
+        """
         read = read_events(self._runs, self.run_id, self._after)
         self._go_on(read.items)
         return read
 
     def join(self, hub: EventHub) -> Subscriber:
-        """Subscribe to new events."""
+        """Subscribe to the new events after the read position."""
         return hub.join(self.run_id, self._after)
 
     def items(self, entries: Sequence[Entry]) -> Sequence[Event]:
-        """Return the events among the entries."""
+        """Return the events among a subscription's entries.
+
+        The read position then advances.
+        """
         events = [entry for entry in entries if isinstance(entry, Event)]
         self._go_on(events)
         return events
@@ -139,23 +166,34 @@ class EventSource:
 
 
 class TextSource:
-    """A run's events and live text after the item ``after`` of its stream. None: all."""
+    """The events and the live text of a run, as a source.
+
+    Args:
+        after: The id of the stream item after which the source begins. None: it begins with the
+            first item.
+    """
 
     def __init__(self, runs: AuthorizedClient, run_id: str, after: str | None) -> None:
         self.run_id = run_id
         self._runs, self._reader = runs, StreamReader.after(after)
 
     def read(self) -> StreamRead[StreamItem]:
-        """Return the stored items. It raises the errors of ``read_events``."""
+        """Return the stored items after the read position.
+
+        The read position then advances. For errors see ``read_events``.
+        """
         ended = self._runs.get(self.run_id).status.ended
         return StreamRead(self._runs.read_stream(self.run_id, self._reader), ended)
 
     def join(self, hub: EventHub) -> Subscriber:
-        """Subscribe to new events and new text."""
+        """Subscribe to the new events and live text after the read position."""
         return hub.join(self.run_id, self._reader.event, self._reader.text)
 
     def items(self, entries: Sequence[Entry]) -> Sequence[StreamItem]:
-        """Return the entries of a subscription as items of the stream."""
+        """Return a subscription's entries as stream items.
+
+        The read position then advances.
+        """
         return list(self._reader.items(entries))
 
 
@@ -167,16 +205,16 @@ async def watch(
     seconds: float,
     pause: float | None = None,
 ) -> AsyncGenerator[Sequence[T] | StreamEnd]:
-    """Yield a run's stored items, then new items as they come.
+    """Yield batches of a run's stored items, then of new items as they come.
 
-    Items come in batches. The last one is a StreamEnd if nothing follows. Without a StreamEnd, the
-    stream ended for another reason: the time is up, the hub is closed, or an entry cannot be read.
-    The client then asks again from the last item on.
+    If nothing follows, a StreamEnd is yielded last. The generator ends without a StreamEnd if
+    ``seconds`` are over, if the hub is closed, or if an entry cannot be read. The client then asks
+    again from the last item on. While the state server is unavailable, the read is repeated.
 
     Args:
-        first: The first read of the source.
+        first: The result of the first read of the source.
         follow: Whether to wait for new items.
-        seconds: Maximum duration.
+        seconds: Maximum duration of the stream.
         pause: Seconds without new items after which an empty batch is yielded. None: never.
     """
     until = time.monotonic() + seconds
@@ -208,11 +246,14 @@ async def watch(
 async def _live_items(
     source: Source[T], hub: EventHub, until: float, pause: float | None
 ) -> AsyncGenerator[Sequence[T]]:
-    """Yield a run's new items in batches from the event hub.
+    """Yield batches of a run's new items from the event hub.
 
-    After ``pause`` seconds without new items, an empty batch is yielded. The generator ends when
-    the run seems to have ended, at ``until`` (``time.monotonic()``), or after IDLE_SECONDS without
-    items. Then the caller reads the run again.
+    The generator ends after an event that ends the run, at the time ``until``, when the hub ends
+    the subscription, or after IDLE_SECONDS without items. Then the caller reads the run again.
+
+    Args:
+        until: The latest end, in the seconds of ``time.monotonic()``.
+        pause: Seconds without new items after which an empty batch is yielded. None: never.
     """
     subscriber = source.join(hub)
     try:

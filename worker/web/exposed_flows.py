@@ -1,7 +1,7 @@
-"""Flows exposed to clients of other protocols (MCP, OpenAI).
+"""Flows exposed to clients of other protocols (MCP, OpenAI), and runs of such flows.
 
-The module also waits until their runs end or ask something. The author of a flow exposes it with
-its attribute ``expose``. By default a flow is not exposed.
+The attribute ``expose`` of a flow names the protocols. By default a flow is not exposed. The module
+also waits until a run ends or asks a person something.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ SETTLING = (*LAST, "interrupted")
 
 
 def exposed_flows(runs: AuthorizedClient, protocol: Protocol) -> dict[str, FlowInfo]:
-    """Return the flows exposed to a protocol's clients, by name."""
+    """Return the flows exposed to a protocol's clients.
+
+    The result has the description of each flow, by the flow's name.
+    """
     return {name: flow for name, flow in runs.flows().items() if _is_exposed(flow, protocol)}
 
 
 def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowInfo:
-    """Return the description of a flow exposed to a protocol.
+    """Return the description of a flow exposed to a protocol's clients.
 
     Raises:
-        Forbidden: The caller may not read.
-        UnknownFlow: The flow is not known, or is not exposed. The caller cannot tell which.
+        Forbidden: The caller lacks the scope ``read``.
+        UnknownFlow: The flow is not known, or is not exposed. Both cases have the same error text.
     """
     flows = exposed_flows(runs, protocol)
     if name not in flows:
@@ -55,11 +58,12 @@ def exposed_flow(runs: AuthorizedClient, protocol: Protocol, name: str) -> FlowI
 
 
 def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
-    """Return a run that is exposed to a protocol's clients.
+    """Return a run if it is exposed to a protocol's clients.
 
-    The submission records the exposure in the run, so it is known even while no live worker has the
-    flow. A flow that is no longer exposed hides its older runs too. Runs of earlier releases have
-    no record. Such a run is hidden unless its flow is known and exposed.
+    The submission records in the run to which protocols its flow is exposed. So this works even
+    while no live worker has the flow. If the flow is known and no longer exposed, its older runs
+    are not exposed either. A run of an earlier release has no such record. It is exposed only if
+    its flow is known and exposed.
 
     Raises:
         RunNotFound: There is no such run, it belongs to another owner, or it is not exposed.
@@ -77,13 +81,13 @@ def exposed_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
 
 
 def answerable_run(runs: AuthorizedClient, protocol: Protocol, run_id: str) -> Run:
-    """Return the run through which a protocol shows a question.
+    """Return the exposed run that shows a run's question.
 
-    It is the run itself, or the nearest run above it, that is exposed to the protocol's clients.
+    It is the run itself if that is exposed, else the nearest exposed run above it.
 
     Raises:
-        RunNotFound: No run has this id, it belongs to another owner, or neither it nor a run above
-            it is exposed.
+        RunNotFound: No run has this id, the run belongs to another owner, neither the run nor a run
+            above it is exposed, or a run above it was deleted.
     """
     run = runs.get(run_id)
     while True:
@@ -103,19 +107,20 @@ def _is_exposed(flow: FlowInfo, protocol: Protocol) -> bool:
 
 
 def is_settled(run: Run) -> bool:
-    """Return whether a run has ended or is interrupted."""
+    """Return whether a run has ended or is interrupted (its own question is open)."""
     return run.status.ended or run.status is RunStatus.INTERRUPTED
 
 
 async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: float) -> Run:
-    """Wait until a run ends or asks a person, and return it.
+    """Wait until a run ends or asks a person something, and return the run.
 
-    It is returned as it is after ``seconds``, or when the hub is closed. A run also asks a person
-    if a run below it does. If the state server does not answer meanwhile, the wait goes on.
+    A question of a run below it counts too. After ``seconds``, or when the hub is closed, the run
+    is returned in its current state. While the state server is unavailable, the wait continues.
 
     Raises:
-        RunNotFound: The run does not exist, or was deleted meanwhile.
-        StoreUnavailable: The state server still does not answer when the time is over.
+        RunNotFound: The run does not exist, or was deleted during the wait.
+        StoreUnavailable: The state server is unavailable when ``seconds`` are over or the hub is
+            closed.
     """
     until = time.monotonic() + seconds
     while True:
@@ -133,10 +138,14 @@ async def settled(runs: AuthorizedClient, hub: EventHub, run_id: str, seconds: f
 
 
 async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: float) -> Run:
-    """Wait until a run ends or asks a person, and return it.
+    """Wait until a run ends or asks a person something, and return the run.
 
-    It is returned as it is at ``until`` (``time.monotonic()``), or when the hub ends the
-    subscription.
+    At the time ``until`` (of ``time.monotonic()``), or when the hub ends the subscription, the run
+    is returned in the state that was read last.
+
+    Raises:
+        RunNotFound: The run does not exist, or was deleted during the wait.
+        StoreUnavailable: The state server is unavailable.
     """
     newest = await run_in_threadpool(runs.latest_events, run_id, 1)
     subscriber = hub.join(run_id, newest[-1].id if newest else None)
@@ -165,8 +174,8 @@ async def _settled(runs: AuthorizedClient, hub: EventHub, run_id: str, until: fl
 def answer_text(run: Run) -> str:
     """Return a completed run's answer as text.
 
-    It is the answer's text for people, or else JSON. If the run has no answer, it is made from the
-    run's output.
+    If the run has no answer, its output takes the answer's place. An answer that has no text for
+    people (``spoken_text``) is returned as JSON.
     """
     answer = run.output if run.answer is None else run.answer
     text = spoken_text(answer, run.output)

@@ -28,9 +28,10 @@ NUL = re.compile(r"\\\\|(\\u0000)")
 
 
 def most_bytes(settings: Settings) -> int:
-    """Return the maximum size of a request's body in bytes.
+    """Return the maximum size of a body in bytes.
 
-    A run's goal, inputs, labels and other options fit into it even if every character is escaped.
+    Files are not included. A run's goal, inputs, labels and other options fit even if every
+    character is escaped.
     """
     return LONGEST_ESCAPE * (
         settings.max_goal_bytes + settings.max_addition_bytes + 2 * MAX_NAMES_BYTES
@@ -40,8 +41,8 @@ def most_bytes(settings: Settings) -> int:
 class Json(JSONResponse):
     """A JSON response.
 
-    A damaged run may hold bytes that are not UTF-8, which Python reads as lone surrogates. They are
-    written as escapes.
+    A damaged run may hold bytes that are not UTF-8. Python reads such bytes as lone surrogates, and
+    this response writes them as escapes.
     """
 
     def render(self, content: Any) -> bytes:
@@ -54,8 +55,11 @@ class Json(JSONResponse):
 class JsonRequest(Request):
     """A request whose body must be strict JSON.
 
-    It must be I-JSON (RFC 7493), which all parsers read alike, of at most ``most`` bytes. FastAPI's
-    limit ``max_body_size`` is not used, because its error is always plain text.
+    Strict JSON is I-JSON (RFC 7493), which all parsers read alike. FastAPI's limit
+    ``max_body_size`` is not used, because its error is always plain text.
+
+    Args:
+        most: Maximum size of the body in bytes.
     """
 
     def __init__(self, request: Request, most: int) -> None:
@@ -63,12 +67,14 @@ class JsonRequest(Request):
         self._most = most
 
     def check(self) -> None:
-        """Check the declared size and type of a body.
+        """Check the headers that declare the body's size and type.
 
-        A form of another site cannot send the type JSON.
+        The type must be JSON, because an HTML form of another site cannot send this type. A request
+        without a body needs no type.
 
         Raises:
-            HTTPException: 413 if the body is too large, 415 if its type is not JSON.
+            HTTPException: 413 if the declared size is too large, 415 if the type is not JSON in
+                UTF-8.
         """
         length = self.headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length) > self._most:
@@ -88,10 +94,10 @@ class JsonRequest(Request):
             )
 
     async def body(self) -> bytes:
-        """Return the request's body, whose size is limited.
+        """Read the request's body, and return it. Later calls return the same bytes.
 
         Raises:
-            HTTPException: 413 as soon as the body exceeds the limit.
+            HTTPException: 413 as soon as the received part is larger than the limit.
         """
         if not hasattr(self, "_body"):
             body = bytearray()
@@ -106,20 +112,22 @@ class JsonRequest(Request):
         return HTTPException(413, f"the body is larger than the limit of {self._most:,} bytes")
 
     async def json(self) -> Any:
-        """Return the JSON value of an HTTP request's body.
+        """Return the JSON value of the request's body. A large body is parsed in a thread.
 
         Raises:
-            HTTPException: 400 if the body is not valid JSON.
+            HTTPException: 400 if the body is not valid JSON (``read``), 413 if it is too large.
         """
         body = await self.body()
         return await run_in_threadpool(read, body) if len(body) > LARGE else read(body)
 
 
 def read(body: bytes) -> Any:
-    """Return the value of a body of strict JSON.
+    """Return the value of a body that is strict JSON.
 
     Raises:
-        HTTPException: 400 if the text is not valid JSON, or if parsers would read it differently.
+        HTTPException: 400 if the body is not valid JSON in UTF-8, is nested too deep, or has a part
+            that parsers read differently: a repeated key, NaN, an infinite number, U+0000 or a lone
+            surrogate.
     """
     try:
         text = body.decode("utf-8")

@@ -1,8 +1,8 @@
 """Files in the messages of chats.
 
-Parts with bytes become files of the run. A part with only an address or an id of its bytes is
-refused: a server that loaded addresses for its callers would reach hosts that they cannot reach
-(server-side request forgery).
+A part of a message that contains a file's bytes becomes a file of the run. A part with only a URL
+or an id is rejected. A server that downloaded URLs for its callers would reach hosts that the
+callers cannot reach (server-side request forgery).
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from perdure.worker.errors import UnsupportedPart
 
 
 def file_of_url(kind: str, url: Any, name: Any, media_type: Any = None) -> File:
-    """Return the file in a part with a data URL (RFC 2397).
+    """Return the file in a message part that has a data URL (RFC 2397).
 
     Args:
-        kind: The part's type, for the error.
-        name: The file's name.
-        media_type: The part's media type. It takes precedence over the URL's.
+        kind: The part's type, for the error text.
+        url: The part's URL. Any value but a data URL is an error.
+        name: The file's name, not yet validated.
+        media_type: The part's media type. It takes precedence over that in the URL. None: the URL's
+            media type applies.
 
     Raises:
-        UnsupportedPart: The part has no data URL.
-        InvalidInput: The file is not valid.
+        UnsupportedPart: ``url`` is not a data URL, or its data is not valid base64.
+        InvalidInput: The name, size or media type of the file is not allowed.
     """
     head, comma, data = (url if isinstance(url, str) else "").partition(",")
     if head[:5].lower() != "data:" or not comma:
@@ -44,13 +46,13 @@ def file_of_url(kind: str, url: Any, name: Any, media_type: Any = None) -> File:
 
 
 def file_of_base64(data: str, name: Any, media_type: Any) -> File:
-    """Return the file whose bytes are ``data`` in base64.
+    """Return the file whose content is ``data``, decoded from base64.
 
-    Padding is optional, and both of base64's alphabets are accepted.
+    Padding is optional. The standard and the URL-safe alphabet are accepted.
 
     Raises:
         UnsupportedPart: The data is not base64.
-        InvalidInput: The file is not valid.
+        InvalidInput: The name, size or media type of the file is not allowed.
     """
     text = "".join(data.split()).rstrip("=").translate(str.maketrans("-_", "+/"))
     try:
@@ -66,7 +68,7 @@ def plain_type(media_type: Any) -> str:
     """Return a media type in lower case, without parameters.
 
     Returns:
-        '' if the media type is missing, or names a kind only: ``image``, ``image/*``.
+        '' if the media type is missing, is not a text, or has no subtype: ``image``, ``image/*``.
     """
     text = media_type if isinstance(media_type, str) else ""
     base = text.partition(";")[0].strip().lower()
@@ -74,10 +76,10 @@ def plain_type(media_type: Any) -> str:
 
 
 def named_apart(files: Sequence[File]) -> list[File]:
-    """Return a message's files under different names.
+    """Return the files of a message with unique names.
 
-    For example ``image.png`` and ``image-2.png``. Browsers give each picture that a person pastes
-    the same name.
+    A repeated name gets a number: ``image.png``, ``image-2.png``. Browsers give the same name to
+    each picture that a person pastes.
     """
     apart: list[File] = []
     names = {each.name for each in files}

@@ -1,6 +1,6 @@
 """Errors of the API as problem details (RFC 9457).
 
-Every route of the API responds to errors with them, wherever the router is mounted.
+Every route of the API reports errors as problem details, under whatever path an app includes it.
 """
 
 from __future__ import annotations
@@ -54,12 +54,16 @@ TAKE_FILES = frozenset(
 class ProblemRoute(SharedRoute):
     """A route with problem details and strict JSON.
 
-    It reports errors as problem details. If the route has a caller, the caller is authenticated
-    before the body is read. So a stranger cannot make the server parse anything.
+    The route reports errors as problem details. If the route has a caller, it authenticates the
+    caller before it reads the body. So an unauthenticated client cannot make the server parse a
+    body.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the route's handler, with errors as problem details."""
+        """Return the route's handler, which turns each exception into problem details.
+
+        An unexpected exception is logged and becomes status 500.
+        """
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
         has_caller = any(each.dependency is authorize for each in self.dependencies)
@@ -99,15 +103,15 @@ class ProblemRoute(SharedRoute):
 
 
 def shown_text(error: PerdureError, caller: Caller | None) -> str:
-    """Return an error's text as this caller may read it.
+    """Return the text of an error for this caller.
 
-    Errors of the state server name its address and its user. Only an admin reads them. For other
-    and unknown callers, the details are only in the server's log. But all callers read why a server
-    refuses, for example writes because its disk is full.
+    Only a StoreUnavailable has parts that not all callers may read: the state server's address and
+    user. An admin gets its whole text. For other callers, the whole text is logged. They get the
+    code of a Redis error reply with advice (for example, that the disk is full), or else a general
+    text.
 
     Args:
-        caller: None if the request has no caller, or if the server failed before the caller was
-            known.
+        caller: None if the request has no caller, or if the error came before the caller was known.
     """
     if not isinstance(error, StoreUnavailable) or (caller is not None and caller.is_admin):
         return str(error)
@@ -119,7 +123,10 @@ def shown_text(error: PerdureError, caller: Caller | None) -> str:
 
 
 def caller_of(request: Request) -> Caller | None:
-    """Return a request's caller, or None if unknown."""
+    """Return a request's caller.
+
+    None if the request is not authenticated.
+    """
     client = getattr(request.state, "authorized_client", None)
     caller = getattr(request.state, "caller", None) if client is None else client.caller
     return caller if isinstance(caller, Caller) else None
@@ -128,7 +135,11 @@ def caller_of(request: Request) -> Caller | None:
 def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response:
     """Return the response with problem details for an error.
 
-    ``more`` are further fields of the details.
+    An error without an HTTP status of its own becomes status 500 and is logged.
+
+    Args:
+        caller: The caller who gets the response, for ``shown_text``.
+        more: Further fields of the details.
     """
     cls = http_class(type(error))
     if cls is PerdureError:
@@ -150,17 +161,17 @@ def problem(error: PerdureError, caller: Caller | None, **more: Any) -> Response
 
 
 def unknown_flow(error: UnknownFlow) -> Response:
-    """Return the response for a body with an unknown flow.
+    """Return the response to an unknown flow in a body.
 
-    The status is 422 instead of 404: the request is wrong, the path exists.
+    The status is 422 instead of 404, because the path of the request exists.
     """
     return details(422, error.code, error.title, str(error))
 
 
 def invalid(error: RequestValidationError, **more: Any) -> Response:
-    """Return the response 422 for an invalid request.
+    """Return the 422 response to a request that does not match the API's schema.
 
-    The request does not match the API's description.
+    ``more`` are further fields of the problem details.
     """
     faults = [
         {
@@ -174,7 +185,10 @@ def invalid(error: RequestValidationError, **more: Any) -> Response:
 
 
 def refused(error: HTTPException) -> Response:
-    """Return the response for a request refused before any effect."""
+    """Return the response with problem details for an HTTPException.
+
+    The request was rejected before it had an effect.
+    """
     word, title = REQUEST_PROBLEMS.get(error.status_code, ("refused", "Refused"))
     return details(error.status_code, word, title, str(error.detail), dict(error.headers or {}))
 
@@ -189,8 +203,12 @@ def details(
 ) -> Response:
     """Return a response with problem details (RFC 9457).
 
-    ``word`` becomes the end of ``type``, which is a name and not an address, so there is nothing to
-    download. ``more`` are further fields.
+    Args:
+        word: The last part of the problem's type, ``urn:perdure:WORD``.
+        title: The kind of error, for people.
+        detail: The text about this error.
+        headers: Headers of the response. None: no further headers.
+        more: Further fields of the details.
     """
     content = {
         "type": f"urn:perdure:{word}",

@@ -25,13 +25,15 @@ EXPECTED = {
 
 
 class AnsweredQuestion(NamedTuple):
-    """Events of a question that is no longer open.
+    """The two events of an answered question.
+
+    Such a question is no longer open.
 
     Attributes:
-        asked: the event with which the run asked. Its data has the data of the question.
-        resumed: the event with which the run continued. Its data has the answer under ``answer``,
-            unless the answer is null, who answered under ``by``, and the amounts for budgets of
-            this run under ``added``.
+        asked: The event with which the run asked. ``asked.data`` has the data of the question.
+        resumed: The event with which the run continued. ``resumed.data`` can have the keys
+            ``answer`` (missing if the answer is null), ``by`` (the person who answered, or
+            ``deadline``) and ``added`` (the amounts that were added to budgets of this run).
     """
 
     asked: Event
@@ -39,20 +41,25 @@ class AnsweredQuestion(NamedTuple):
 
     @property
     def approval(self) -> Mapping[str, Any] | None:
-        """The call whose approval was asked for, or None if it was another question."""
+        """The command that the question asked to approve.
+
+        None if the question was no approval.
+        """
         approval = self.asked.data.get("approval")
         return approval if isinstance(approval, Mapping) else None
 
 
 def pending(run: Run) -> PendingInterrupt | None:
-    """Return a run's open question, or None."""
+    """Return a run's own open question, or None if the run is not interrupted."""
     return PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
 
 
 def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
-    """Return the open question of a run, or None.
+    """Return the open question of a run or its tree.
 
-    If the run waits for its children, it is the first open question of the runs below it.
+    Returns:
+        The run's own question if one is open. Else, if the run waits for its children, the first
+        question in the inbox of the runs below it. None if no question is open.
     """
     own = pending(run)
     if own is not None or not run.details.get("waits_for_children"):
@@ -61,7 +68,10 @@ def open_question(runs: AuthorizedClient, run: Run) -> PendingInterrupt | None:
 
 
 def is_paused_after_node(run: Run) -> bool:
-    """Return whether a run's open question is a pause after a node. No node receives its answer."""
+    """Return whether a run's interrupt is a pause after a node (``interrupt_after``).
+
+    No node receives the answer to such a pause.
+    """
     interrupt = run.details.get("interrupt")
     return interrupt is not None and interrupt["kind"] == "after"
 
@@ -69,10 +79,14 @@ def is_paused_after_node(run: Run) -> bool:
 def answered_question(
     runs: AuthorizedClient, run_id: str, interrupt: str
 ) -> AnsweredQuestion | None:
-    """Return the events of a question that is no longer open.
+    """Return the two events of an answered question.
+
+    Args:
+        interrupt: The id of the question.
 
     Returns:
-        None if the question is not among the run's newest events, or if the run has not continued.
+        None if the question is not among the newest MOST_EVENTS events of the run, or if the run
+        has not continued since the question.
     """
     resumed: Event | None = None
     for event in reversed(runs.latest_events(run_id, MOST_EVENTS)):
@@ -84,26 +98,34 @@ def answered_question(
 
 
 def answer_event(runs: AuthorizedClient, run_id: str, interrupt: str) -> Event | None:
-    """Return the event with which a run continued after a question (``AnsweredQuestion``).
+    """Return the event with which a run continued after a question.
+
+    Args:
+        interrupt: The id of the question.
 
     Returns:
-        None under the same conditions as ``answered_question``.
+        ``AnsweredQuestion.resumed``. None if ``answered_question`` returns None.
     """
     answered = answered_question(runs, run_id, interrupt)
     return None if answered is None else answered.resumed
 
 
 def is_answer_known(resumed: Event) -> bool:
-    """Return whether the event of ``answer_event`` tells the answer.
+    """Return whether an event shows a question's answer.
 
-    The null of a deadline is its default. Another null may stand for an amount that was added to a
-    budget, or for permission to go on.
+    The event is that of ``answer_event``. An event does not store an answer of null. After a
+    deadline, a missing answer is the default null. Otherwise a missing answer is not known: a
+    person may have answered null, added an amount to a budget, or only permitted the run to go on.
     """
     return "answer" in resumed.data or resumed.data.get("by") == DEADLINE
 
 
 def how_answered(resumed: Event) -> str:
-    """Return in words who answered a question, by the event of ``answer_event``."""
+    """Return who or what answered a question, in words.
+
+    Args:
+        resumed: The event of ``answer_event``.
+    """
     by = resumed.data.get("by")
     if by == DEADLINE:
         return "its deadline passed, and its default is the answer"
@@ -111,15 +133,22 @@ def how_answered(resumed: Event) -> str:
 
 
 def question_key(run_id: str, waiting: PendingInterrupt) -> str:
-    """Return a question's name, unique among those of run ``run_id`` and the runs below."""
+    """Return a key of a question.
+
+    The key is unique in the tree of run ``run_id``. It is the question's id. If a run below asks
+    the question, that run's id stands before it.
+    """
     return waiting.id if waiting.run_id == run_id else f"{waiting.run_id}/{waiting.id}"
 
 
 def question_facts(run_id: str, waiting: PendingInterrupt) -> dict[str, Any]:
-    """Return a question as JSON data, with the expected form of the answer.
+    """Return a question as JSON data.
 
-    ``run_id`` is the run that the client has started. If a run below it asks the question, the data
-    has that run's id and flow.
+    The data says which answer is expected.
+
+    Args:
+        run_id: The run that the client has started. If a run below it asks the question, the data
+            also has the id and the flow of the run that asks.
     """
     facts: dict[str, Any] = {"id": waiting.id, "kind": waiting.kind, "text": waiting.question}
     if waiting.run_id != run_id:
@@ -134,7 +163,7 @@ def question_facts(run_id: str, waiting: PendingInterrupt) -> dict[str, Any]:
 
 
 def expected(waiting: PendingInterrupt) -> str:
-    """Return in words which answer a run's question takes."""
+    """Return a text that says which answer a question expects."""
     if waiting.kind != "budget":
         return EXPECTED[waiting.kind]
     budget = (waiting.data or {})["budget"]

@@ -1,6 +1,6 @@
-"""The HTTP server process: it serves the app on a socket until it is asked to stop.
+"""The HTTP server process, which runs until a signal stops it.
 
-On shutdown, event streams end as if their clients had disconnected.
+On shutdown, the app ends its event streams as if their clients had disconnected.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from perdure.worker.web.connections import BoundedConnection
 
 
 class StreamCloser:
-    """An app that ends its streams on shutdown.
+    """An ASGI app that wraps another app and ends its event streams on shutdown.
 
-    Other responses finish. A stream ends with a complete response, so the client sees no error. The
-    client reconnects where it stopped, and reaches another server process or the next one.
+    Other responses finish normally. A stream ends as a complete response, so the client sees no
+    error. The client then reconnects, to another server process or to this one after its restart,
+    and continues after the last event.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -33,7 +34,11 @@ class StreamCloser:
         self._leaving.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app for a request, and end its stream on shutdown."""
+        """Run the wrapped app for one request.
+
+        After the request has been read, a shutdown looks to the app like a disconnected client. If
+        the app then ends without completing its response, the response is completed here.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -83,20 +88,21 @@ def serve(
 ) -> None:
     """Serve HTTP requests until SIGTERM or Ctrl-C, then return.
 
-    A second Ctrl-C does not wait for open requests.
+    After the signal, open requests get SHUTDOWN_SECONDS to finish. A second Ctrl-C ends them at
+    once.
 
     Args:
         listening: A listening socket. It is closed at the end.
-        say_ready: Called once requests are served.
-        root_path: The path under which a proxy serves this app.
+        say_ready: A function that is called when the server begins to accept requests.
+        root_path: The path under which a proxy serves this app. '': no proxy changes the path.
     """
     WebServer(StreamCloser(app), say_ready, root_path).run([listening])
 
 
 class WebServer(uvicorn.Server):
-    """Uvicorn's server with the shutdown of Perdure's other processes.
+    """Uvicorn's server, but it stops like the other processes of Perdure.
 
-    After a signal to stop, it ends with exit code 0.
+    After SIGINT or SIGTERM, the process ends with exit code 0.
     """
 
     def __init__(self, app: StreamCloser, say_ready: Callable[[], None], root_path: str) -> None:
@@ -127,7 +133,8 @@ class WebServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Shut the HTTP server down on SIGINT and SIGTERM.
 
-        Uvicorn's version sends itself the signal again at the end, and so dies by it.
+        Uvicorn's own version raises the signal again after the shutdown, and the signal then kills
+        the process. This version does not.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle_exit)

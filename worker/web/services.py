@@ -1,6 +1,7 @@
-"""Services of the HTTP routes: the client, the event hub and the function that finds the caller.
+"""Services that the HTTP routes need.
 
-All apps of a process share their routes, so a route finds its services with each request.
+They are the client, the event hub and the function that finds the caller. All apps of a process
+share their routes. So a route looks its services up at each request.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ def _no_caller(request: Request) -> Caller:
 
 @dataclass(frozen=True)
 class Services:
-    """What the routes of an app or router need to serve requests.
+    """The objects that the routes of an app or router share.
 
     Attributes:
-        hub: The event hub from which streams read.
-        caller: Returns the caller of a request, or raises Unknown. It is called in a thread.
+        client: The client that reads and changes the runs.
+        hub: The event hub that delivers new events to streams.
+        caller: A function that returns the caller of a request, or raises Unknown. It is called in
+            a thread. By default, it raises RuntimeError.
     """
 
     client: Client
@@ -43,7 +46,7 @@ class Services:
 def services_of(request: Request) -> Services:
     """Return the services of a request's route.
 
-    If several apps share the route, they are the services of the app that serves the request.
+    If the route has no services of its own, return those of the app that serves the request.
     """
     services = getattr(request.scope.get("route"), "services", None) or request.app.state.services
     assert isinstance(services, Services)
@@ -60,13 +63,14 @@ RouteServices = Annotated[Services, Depends(_services)]
 
 
 def authorize(request: Request) -> None:
-    """Put a client with the rights of the request's caller into the request.
+    """Authenticate the caller of a request.
 
-    A route's function takes that client as ``Runs``. This is a dependency of every route that has a
-    caller.
+    A client with the caller's rights is stored in the request's state. A route's function gets that
+    client as its parameter of type ``Runs``. Every route that has a caller has this dependency.
 
     Raises:
-        Unknown: The caller is not known.
+        Unknown: The request has no valid token and no valid session.
+        Forbidden: The server has no tokens, and the request names a host that is not this machine.
     """
     services = services_of(request)
     # A route with a body has authenticated its caller before it read the body.

@@ -1,6 +1,7 @@
-"""Routes made once per process, with schemas on demand.
+"""Routes that are built once per process.
 
-Only an OpenAPI document needs the schemas.
+They are built without the schemas of their responses. Only an OpenAPI document needs these schemas,
+so they are built when it first reads them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from perdure.worker.web.services import Services
 class SharedRoute(APIRoute):
     """A route that all apps of a process share.
 
-    FastAPI builds the schemas of a route's responses together with the route, which takes most of
-    the time. No request needs these schemas, since the functions of routes return responses. So a
-    shared route builds them when an OpenAPI document first reads them. An app that includes the
-    route reads ``response_model`` and ``responses``, and builds its own.
+    FastAPI builds the schemas of a route's responses together with the route, and takes most of the
+    time for them. No request needs these schemas, because the functions of routes return responses.
+    So a shared route builds the schemas when an OpenAPI document first reads them. An app that
+    includes the route in a router reads ``response_model`` and ``responses``, and builds a route of
+    its own.
 
     Attributes:
-        services: None if the route uses the services of the app that serves the request.
+        services: The services of this route. None: each request uses the services of the app that
+            serves it.
     """
 
     services: Services | None = None
@@ -62,7 +65,12 @@ class SharedRoute(APIRoute):
     def under(
         self, prefix: str, dependencies: Sequence[Depends], services: Services | None
     ) -> Self:
-        """Return a copy of this route under ``prefix``, with ``dependencies`` before its own."""
+        """Return a copy of this route under the path ``prefix``.
+
+        Args:
+            dependencies: Dependencies that run before those of the route.
+            services: The services of the copy. None: those of the app that serves a request.
+        """
         options = self._all_options()
         options["dependencies"] = [*dependencies, *self.dependencies]
         route = type(self)(prefix + self.path, self.endpoint, **options)
@@ -83,7 +91,12 @@ def routes_under(
     *routers: APIRouter,
     services: Services | None = None,
 ) -> list[SharedRoute]:
-    """Return copies of routers' routes under ``prefix``, with ``dependencies`` before theirs."""
+    """Return copies of the routes of all ``routers`` under the path ``prefix``.
+
+    Args:
+        dependencies: Dependencies that run before those of each route.
+        services: The services of the copies. None: those of the app that serves a request.
+    """
     routes = []
     for router in routers:
         for route in router.routes:

@@ -87,15 +87,16 @@ TOLD_EVERY = 0.2
 
 @controller("model")
 class ModelController(Controller):
-    """A controller that sends one model request each round.
+    """A controller that sends one model request in each round.
 
-    Its only knowledge of the run is the round's context.
+    It keeps no state between rounds: all it knows of the run is the round's context.
 
     Args:
-        settings: See ``settings.ModelSettings`` for all arguments.
+        settings: Further settings of the model library. ``settings.ModelSettings`` explains this
+            and all other arguments.
 
     Raises:
-        InvalidController: Settings are invalid. It has one sentence for each.
+        InvalidController: Settings are not valid. The error has one sentence for each of them.
     """
 
     reads_errors = True
@@ -158,31 +159,38 @@ class ModelController(Controller):
 
     @property
     def allowed_models(self) -> Sequence[str]:
-        """The models that a submission can choose from."""
+        """The models from which a submission can choose."""
         return [each.model for each in self.settings.allowed_models or () if each.model]
 
     @cached_property
     def own_commands(self) -> tuple[CommandSpec, ...]:
-        """The commands that let the model use earlier runs' notes."""
+        """The model's commands for reading and writing notes.
+
+        Empty if the flow does not set ``notes``.
+        """
         notes = self.settings.notes
         return () if notes is None else note_commands(notes.namespace, notes.commands)
 
     @property
     def missing(self) -> str | None:
-        """A sentence about missing packages of the model controller. None if all are installed."""
+        """A sentence about packages that this controller lacks here. None if it has all of them."""
         return missing()
 
     async def decide(
         self, context: RoundContext
     ) -> Command | Interrupt | Turn | list[Command | BadReply]:
-        """Ask the model once, and return the decision in its reply.
+        """Ask the model, and return its decision.
 
-        If the model already replied in text in this round and a person has answered, there is no
-        request.
+        If an earlier attempt got a reply in text and a person has answered it, there is no request.
+
+        Returns:
+            The command to execute, a question to a person, the turn of a summary, or a list if the
+                reply has several calls. A BadReply in the list stands for an invalid call.
 
         Raises:
-            BadReply: The reply decides nothing.
-            RetryableError, FatalError: There was no reply; see ``errors.failed``.
+            BadReply: The reply has no valid decision.
+            RetryableError, FatalError: There was no reply (``candidates.error_of``), or the model
+                refused and the flow does not ask a person.
         """
         if self.missing is not None:
             raise FatalError(f"this worker cannot send requests to a model: {self.missing}")
@@ -209,10 +217,16 @@ class ModelController(Controller):
         return decisions[0]
 
     async def _first_reply(self, names: ToolNames, context: RoundContext) -> tuple[Reply, bool]:
-        """Ask the models in order. Return the first reply, and whether commands were tools.
+        """Ask the models in order, until one replies.
+
+        A model that refuses to reply counts as failed if the flow's ``fallback`` says so and
+        another model is left.
+
+        Returns:
+            The reply, and whether commands were offered as tools.
 
         Raises:
-            BadReply: The provider refused a tool call of the model.
+            BadReply: The provider rejected a tool call of the model.
             RetryableError, FatalError: There was no reply; see ``candidates.error_of``.
         """
         candidates = candidates_of(self.settings, context)
@@ -239,13 +253,13 @@ class ModelController(Controller):
     async def _ask(
         self, candidate: Candidate, names: ToolNames, context: RoundContext
     ) -> tuple[Reply, bool]:
-        """Send the round's request to one model. Return its reply.
+        """Send the round's request to one model.
 
         Returns:
             The reply, and whether commands were offered as tools.
 
         Raises:
-            ModelFailed: There was no reply.
+            ModelFailed: There was no reply, or the limits of the provider allow no request now.
         """
         limits, reply_format = candidate.target.limits, self.settings.reply
         try:
@@ -269,7 +283,7 @@ class ModelController(Controller):
         """Open a target's model for this round's request.
 
         Raises:
-            ModelFailed: The target names a stand-in that does not exist.
+            ModelFailed: The target names a fake model that does not exist.
         """
         if stand_in_for(target.model) is not None:
             try:
@@ -282,9 +296,10 @@ class ModelController(Controller):
         return opened(target, self.settings.reply, self.settings.timeout_seconds)
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """Return the estimated cost of this round's model request, by budget.
+        """Return the estimated cost of this round's model request, by budget (see ``cost``).
 
-        See ``cost``.
+        The result is empty if there will be no request. The budget ``money`` is missing if no price
+        is known.
         """
         last = context.committed.get(LAST)
         if last:
@@ -301,10 +316,13 @@ class ModelController(Controller):
         return amounts if money is None else {**amounts, "money": money}
 
     def prompt_for(self, context: RoundContext, tools: bool = True) -> Mapping[str, Any] | None:
-        """Return this round's model request, as JSON data for people.
+        """Return this round's model request as data for people. It is never None.
+
+        The request is not sent.
 
         Args:
-            tools: Whether commands are tools, if the setting ``reply`` is ``auto``.
+            tools: Whether commands are offered as tools. It is used only if the setting ``reply``
+                is ``auto``.
         """
         names = ToolNames(each["name"] for each in context.commands)
         has_tools = tools if self.settings.reply == "auto" else self.settings.reply == "tools"
@@ -312,7 +330,7 @@ class ModelController(Controller):
         return {**prompt.data, "digest": prompt.digest}
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
-        """Build the chat messages of this round's model request; see ``prompt_of``."""
+        """Build the messages of this round's request (see ``prompt_of``)."""
         return list(prompt_of(self.settings, context, names, tools).messages)
 
     async def _request_reply(
@@ -323,7 +341,15 @@ class ModelController(Controller):
         context: RoundContext,
         tools: bool,
     ) -> Reply:
-        """Send the round's request. Charge its cost to the budgets."""
+        """Send the round's request to a model, and charge the request to the budgets.
+
+        A cancelled request is charged with its estimated cost. So is a failed request, if the
+        provider may charge for it.
+
+        Raises:
+            ModelFailed: There was no reply, or the money budget requires a price that is not known.
+            CancelledError: The round was cancelled.
+        """
         provider = PROVIDERS.get(model.provider, model.provider[:200])
         context.traced.update(
             {OPERATION: CHAT, PROVIDER: provider, REQUEST_MODEL: model.name[:200]}
@@ -352,7 +378,8 @@ class ModelController(Controller):
     def _check_price(self, model: Model, candidate: Candidate, context: RoundContext) -> None:
         """Raise ModelFailed if the run has a money budget and the model's price is unknown.
 
-        This applies only to flows that set ``unpriced: refuse``.
+        Nothing is checked if the flow does not set ``unpriced: refuse``, or if the provider reports
+        the cost itself.
         """
         if (
             self.settings.unpriced != "refuse"
@@ -371,9 +398,10 @@ class ModelController(Controller):
     def _report_if_unpriced(
         self, reply: Reply, price: PriceKeys | None, context: RoundContext
     ) -> None:
-        """Report in the first event that a money budget is ineffective.
+        """Report an ineffective money budget in the first event.
 
-        This is so if no price is known for the model. A run without a money budget reports nothing.
+        It is ineffective if no price is known for the model. A run without a money budget reports
+        nothing.
         """
         if "money" not in context.budgets or context.committed.get(LAST) or len(context.history):
             return
@@ -385,7 +413,10 @@ class ModelController(Controller):
             context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
 
     def _charge(self, reply: Reply, price: PriceKeys | None, context: RoundContext) -> None:
-        """Charge a model's reply to the budgets. Remember its usage for estimates."""
+        """Charge a model's reply to the budgets, and store its usage for the next estimate.
+
+        If the provider does not report the usage, the estimate is charged.
+        """
         usage = reply.usage
         self._report_if_unpriced(reply, price, context)
         context.tell(model=reply.model[:200])
@@ -407,7 +438,7 @@ class ModelController(Controller):
 
 
 def _traces_of(prompt: Prompt, context: RoundContext, tools: bool) -> dict[str, Any]:
-    """Return the facts that identify a prompt in an event.
+    """Return the facts that identify a prompt in an event: number of turns, and digest.
 
     With them, the prompt can be built again and compared.
     """
@@ -420,10 +451,11 @@ def _listed(models: Any) -> Any:
 
 
 def _shower(context: RoundContext) -> Callable[[Piece], None]:
-    """Return a function that shows a model's incoming reply.
+    """Return a function that shows a model's reply piece by piece while it arrives.
 
-    It shows live text, and reports progress. Progress is the end of the text. It is reported at
-    most once in TOLD_EVERY seconds.
+    It writes live text, and reports the end of the text as the round's progress. Progress is
+    reported at most once in ``TOLD_EVERY`` seconds. Arguments of tool calls are only written as
+    live text.
     """
     last_report, tail = 0.0, ""
 

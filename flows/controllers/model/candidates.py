@@ -1,7 +1,7 @@
-"""The models that a round may ask, in order, and the conditions for trying the next model.
+"""Choice of the models that a round may ask, in order.
 
-A flow names them as ``models``. The run remembers which model answered, and asks it first in its
-next round.
+A flow names these models in its setting ``models``. If an earlier model failed, the run stores
+which model replied, and asks it first in its next round.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Candidate:
     """A model that a round may ask.
 
     Attributes:
-        price: The price of its tokens; None for the price list.
+        target: The model, its server and key.
+        price: The price of the model's tokens. None for the price list.
     """
 
     target: Target
@@ -46,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that failed: to which candidate, and how."""
+    """A failed request: its model and its error."""
 
     candidate: Candidate
     failed: ModelFailed
@@ -56,10 +57,11 @@ class Failure:
 
 
 def candidates_of(settings: ModelSettings, context: RoundContext) -> list[Candidate]:
-    """Return the models that a round may ask, in order.
+    """Return the models for a round, in order.
 
-    The first is the model that the run remembers, else its submission's choice, else the flow's
-    first.
+    First comes the submission's choice, then the flow's models in their order. But if the run has
+    stored which model replied (``IN_USE``), the order begins with that model, and those before it
+    come last.
 
     Raises:
         FatalError: No model is configured, or the flow does not allow the submission's choice.
@@ -106,9 +108,11 @@ def _candidate(keys: ModelKeys, settings: ModelSettings, context: RoundContext) 
 
 
 def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> bool:
-    """Return whether a round asks its next model after a failure.
+    """Return whether a failure leads to the next model.
 
-    For a provider that is busy or away, this records when the wait began in this step.
+    The flow's ``fallback`` decides this for each kind of failure. A time-out or a broken reply
+    leads to the next model only if the step has no retry left. For a busy or unreachable provider,
+    the time of the step's first failure is recorded, and ``busy_seconds`` counts from it.
     """
     failed = failure.failed
     match failed.kind:
@@ -130,15 +134,21 @@ def goes_on(failure: Failure, fallback: FallbackKeys, context: RoundContext) -> 
 
 
 def _counts(error: Exception) -> bool:
-    """Return whether a busy provider's error counts as an attempt.
+    """Return whether the error of a busy provider counts as an attempt of the round.
 
-    Only a fake model's error does.
+    Only an error of a fake model does.
     """
     return isinstance(error, RetryableError) and error.counts
 
 
 def _is_patience_over(failure: Failure, seconds: float | None, context: RoundContext) -> bool:
-    """Return whether a provider has been busy for ``seconds``. None: it may be busy for ever."""
+    """Return whether a provider has been busy in this step for longer than a limit.
+
+    The wait that the provider requests now is counted, too.
+
+    Args:
+        seconds: The limit. None: there is no limit, so the result is False. 0: the result is True.
+    """
     if seconds is None:
         return False
     if seconds == 0:
@@ -151,9 +161,12 @@ def _is_patience_over(failure: Failure, seconds: float | None, context: RoundCon
 
 
 def error_of(failures: Sequence[Failure]) -> Exception:
-    """Return the error of a round whose models all failed.
+    """Return a round's error after all models failed.
 
-    If a model may answer later, the round waits for it.
+    If a model may reply later, the error is retryable, so that the round waits for that model.
+
+    Args:
+        failures: The failures, at least one.
     """
     errors = [failure.failed.error for failure in failures]
     if len(errors) == 1:

@@ -1,4 +1,4 @@
-"""Chat messages, replies, and the interface of a model: one request, one reply."""
+"""Chat messages, replies, and the interface of a model, which sends one request for one reply."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class ToolCall:
     """A model's call of a tool.
 
     Attributes:
+        id: The id that the model gave to the call.
+        name: The name of the tool.
         arguments: JSON text as the model wrote it, which may be invalid.
     """
 
@@ -35,8 +37,8 @@ class AttachedFile:
     """A file in a message.
 
     Attributes:
-        at: Its place: the number of characters of the message's text before it.
-        file: The file, or a reference to it in a prompt that is not sent yet.
+        at: The position of the file: the number of characters of the message's text before it.
+        file: The file. In a prompt that is not sent yet, a reference to the file.
     """
 
     at: int
@@ -48,9 +50,10 @@ class UserMessage:
     """A message to the model, from a person or the runtime.
 
     Attributes:
-        files: Files between its texts, in their order.
-        repeated: Number of characters at the beginning that later requests repeat. None: all. The
-            rest is for one request only, and not worth a place in the provider's cache.
+        repeated: Number of characters at the beginning of the text that later requests repeat.
+            None: all. The rest is for this request only and need not be stored in the provider's
+            cache.
+        files: The files of the message, in the order of their positions in the text.
     """
 
     text: str
@@ -64,8 +67,8 @@ class AssistantMessage:
 
     Attributes:
         text: The text of the reply.
-        calls: The calls of the reply.
-        kept: The provider's own form of the reply; empty if it adds nothing.
+        calls: The tool calls of the reply.
+        kept: The reply in the provider's own form. Empty if that adds nothing to text and calls.
     """
 
     text: str
@@ -75,7 +78,13 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMessage:
-    """The result of a tool call. ``call`` is the id of the call, ``name`` the tool."""
+    """The result of a tool call, for the model.
+
+    Attributes:
+        call: The id of the call.
+        name: The name of the tool.
+        text: The result.
+    """
 
     call: str
     name: str
@@ -90,10 +99,11 @@ class Usage:
     """The usage that a provider reports for a request.
 
     Attributes:
-        money: The cost in US dollars; None if no price is known.
-        cached_tokens: The part of the input that was read from the provider's cache.
-        cache_write_tokens: The part of the input that was written to the provider's cache.
-        money_uncached: The cost without the cache. None: the same as ``money``.
+        money: The cost in US dollars. None if no price is known.
+        cached_tokens: The part of the input tokens that was read from the provider's cache.
+        cache_write_tokens: The part of the input tokens that was written to the provider's cache.
+        money_uncached: The cost that the request would have without the cache. None: the same as
+            ``money``.
     """
 
     input_tokens: int
@@ -109,22 +119,22 @@ class Reply:
     """A model's reply.
 
     Attributes:
-        text: The text besides the calls.
-        calls: The calls in their order.
-        usage: None if the provider did not report it.
-        model: The name of the model that answered.
+        text: The text without the calls.
+        calls: The tool calls in their order.
+        usage: The tokens and the cost. None if the provider did not report them.
+        model: The name of the model that replied.
         ended: Why the reply ended: ``stop``, ``length`` (the token limit was reached),
             ``tool_call``, ``content_filter``, ...
         thinking: The model's reasoning, for people. It is never sent back as the model's text.
-        kept: The provider's own form of the reply, to be sent back. Empty if text and calls are
+        kept: The reply in the provider's own form, to be sent back. Empty if text and calls are
             complete.
-        refusal: Why the model or its provider refuses to continue, in their words. Empty without a
+        refusal: Why the model or its provider refuses to continue, in its words. Empty without a
             refusal.
         fault: The fault that the provider found in the model's output. Empty if it found none.
-        dropped_to: If the request was the first to leave out certain old turns: the number of the
-            turn after them. See ``history_window``.
-        compacts_to: If the reply is a summary of old turns that later requests leave out: the
-            number of the turn after them.
+        dropped_to: The number of the first turn that the request shows after the turns it leaves
+            out. None unless this request was the first to leave them out. See ``history_window``.
+        compacts_to: The number of the first turn after those that the reply summarizes. Later
+            requests leave the summarized turns out. None if the reply is not a summary.
     """
 
     text: str
@@ -147,8 +157,9 @@ class RequestSettings:
     Attributes:
         timeout_seconds: Time limit of the whole request.
         temperature, max_tokens: None leaves them to the provider.
-        more: Further settings of the model library, with references to secrets instead of secrets.
-        run_id: The id of the run. Its requests share a provider's cache.
+        more: Further settings of the model library. They have references to secrets instead of
+            secrets.
+        run_id: The id of the run. All requests of a run share a provider's cache.
     """
 
     timeout_seconds: float
@@ -169,9 +180,10 @@ class ModelFailed(Exception):
     """Raised when a request to a model failed.
 
     Args:
-        error: The error to raise: RetryableError, FatalError or BadReply.
-        billed: Whether the provider may charge for the request without having reported the amount.
-        kind: Why it failed. None: derived from the error.
+        error: The error that the round should raise: RetryableError, FatalError or BadReply.
+        billed: Whether the provider may charge for the request although it did not report the
+            amount.
+        kind: Why the request failed. None: it is derived from the error.
     """
 
     def __init__(self, error: Exception, billed: bool, kind: FailureKind | None = None) -> None:
@@ -188,11 +200,12 @@ def _kind_of(error: Exception) -> FailureKind:
 
 
 class Piece(NamedTuple):
-    """A piece of a reply while it arrives.
+    """A piece of a reply that is still arriving.
 
     Attributes:
+        text: The piece.
         kind: ``text``, ``thinking``, or ``arguments`` of a tool call (JSON).
-        tool: the name of the tool, or an empty text.
+        tool: The name of the tool for ``arguments``, or an empty text.
     """
 
     text: str
@@ -201,7 +214,7 @@ class Piece(NamedTuple):
 
 
 class Model(Protocol):
-    """A model that sends one request per call, without retries."""
+    """A model. Each call of ``request`` sends one request, without retries."""
 
     @property
     def name(self) -> str:
@@ -209,11 +222,11 @@ class Model(Protocol):
 
     @property
     def provider(self) -> str:
-        """The model's provider in the model library."""
+        """The name of the model's provider in the model library."""
 
     @property
     def has_tools(self) -> bool:
-        """Whether the language model can call tools."""
+        """Whether the model can call tools."""
 
     async def request(
         self,
@@ -222,11 +235,11 @@ class Model(Protocol):
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Send one request to the model, and return its reply.
+        """Send one request, and return the model's reply.
 
         Args:
-            tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each.
-            on_piece: Called with each piece of the reply as it arrives.
+            tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each tool.
+            on_piece: Is called with each piece of the reply as it arrives.
 
         Raises:
             ModelFailed: There is no reply.

@@ -1,6 +1,6 @@
-"""The cost of requests to a model: prices of tokens, and estimates before a request is made.
+"""The cost of requests to a model: prices of tokens, and estimates before a request is sent.
 
-Prices come from the flow, else from the model library's price list. An estimate is rather too high
+Prices come from the flow, else from the model library's price list. An estimate is too high rather
 than too low.
 """
 
@@ -28,9 +28,11 @@ UNPRICED = (
 
 
 def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
-    """Return the cost of a finished request in US dollars.
+    """Return a finished request's cost in US dollars.
 
-    The flow's price has precedence over those of the provider and the price list.
+    Args:
+        price: The flow's price. None: the cost that the provider or the price list gave
+            (``usage.money``).
 
     Returns:
         None if no price is known.
@@ -48,9 +50,12 @@ def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
 
 
 def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
-    """Return the cost of a finished request without a cache.
+    """Return the cost in US dollars that a finished request would have had without a cache.
 
     The next request may find nothing in the cache, so its estimate uses this cost.
+
+    Returns:
+        None if no price is known.
     """
     if price is not None:
         return (usage.input_tokens * price.input + usage.output_tokens * price.output) / MILLION
@@ -60,13 +65,13 @@ def money_uncached_of(usage: Usage, price: PriceKeys | None) -> float | None:
 def price_of(
     target: Target, tokens_in: float, tokens_out: float, price: PriceKeys | None = None
 ) -> float | None:
-    """Return the cost in US dollars of a request with this many input and output tokens.
+    """Return the cost in US dollars of a request with these numbers of input and output tokens.
 
     Args:
         price: The flow's price. None: the model library's price list.
 
     Returns:
-        None if no price is known.
+        None if no price is known, or if the price list is not installed.
     """
     if price is not None:
         return (tokens_in * price.input + tokens_out * price.output) / MILLION
@@ -98,9 +103,10 @@ LAST = "_model"
 
 
 def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float]:
-    """Return the estimated spending of a run's first request, by budget.
+    """Return the first request's estimated spending, by budget, without money.
 
-    It covers all bytes of the prompt, and a reply of ``max_tokens`` (or REPLY_TOKENS).
+    It counts all bytes of the prompt, and a reply of ``max_tokens`` tokens (``REPLY_TOKENS`` if
+    that is None).
     """
     return _amounts(prompt_bytes / BYTES_A_TOKEN, max_tokens or REPLY_TOKENS, None)
 
@@ -108,10 +114,14 @@ def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float
 def next_estimate(
     last: Sequence[Any], context: RoundContext, max_tokens: int | None
 ) -> dict[str, float]:
-    """Return the estimated spending of a run's next request, by budget.
+    """Return the next request's estimated spending, by budget.
 
-    It uses the last request's numbers (``figures``), the turns added since, and twice the last
-    reply.
+    It is computed from the last request's numbers, the turns added since, and a reply twice as long
+    as the last one. The budget ``money`` is missing if no price was known.
+
+    Args:
+        last: The numbers of the last request (``figures``).
+        max_tokens: The limit of a reply's tokens. None for no limit.
     """
     read, wrote, money, turns = last
     added = sum(_bytes_of_turn(turn) for turn in context.history[int(turns) :])
@@ -124,10 +134,10 @@ def next_estimate(
 
 
 def figures(usage: Usage, price: PriceKeys | None, context: RoundContext) -> list[float | None]:
-    """Return a finished request's numbers for the next estimate.
+    """Return the numbers of a finished request that the next estimate needs.
 
-    They are input tokens, output tokens, money without a cache, and the length of the run's
-    history.
+    They are input tokens, output tokens, money without a cache (None if no price is known), and the
+    length of the run's history.
     """
     money = money_uncached_of(usage, price)
     return [usage.input_tokens, usage.output_tokens, money, len(context.history)]

@@ -1,6 +1,6 @@
-"""Models that workers without a server cannot ask, for `perdure flows check`.
+"""Models that a worker can ask only with its setting ``model_url``, for `perdure flows check`.
 
-A flow file with such a name is valid: a worker may have a server (``model_url``) that knows it.
+A flow file with the name of such a model is valid: the server at ``model_url`` may know the name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from perdure.flows.controllers.model.stand_ins import fault_of_stand_in
 
 
 def doubtful_models(settings: ModelSettings) -> Iterator[str]:
-    """Yield a sentence for each model that needs ``model_url``.
+    """Yield a sentence for each model that needs a worker's setting ``model_url``.
 
-    A worker without this setting cannot ask it. Only providers are checked: they may have models
-    that this release does not know.
+    Only the provider in the model's name is checked, because a provider may have models that this
+    release does not know. Nothing is yielded if the model library is not installed.
     """
     if missing() is not None:
         return

@@ -30,10 +30,12 @@ class Target:
     Attributes:
         model: ``provider:name`` without ``url``, else the server's own name of the model. None: the
             first model of the server.
-        url: Base URL of a server that speaks OpenAI's protocol.
+        url: Base URL of a server that speaks OpenAI's protocol. None: the provider's own servers.
         key: Reference to the key (``env:NAME``). None for the provider's own variable, or no key.
-        by_default: Whether to use the variable ``DEFAULT_KEY`` if this process has it.
-        provider: Arguments of the provider's class, with references to secrets instead of secrets.
+        by_default: Whether to use the variable ``DEFAULT_KEY`` if there is no ``key`` and this
+            process has that variable.
+        provider: Arguments of the provider's class. They have references to secrets instead of
+            secrets. None: the library's defaults.
     """
 
     model: str | None
@@ -44,9 +46,9 @@ class Target:
 
     @property
     def limits(self) -> str:
-        """An id of the rate limits that a model's requests share.
+        """An id for the rate limits of this target. Targets with the same id share rate limits.
 
-        It is a hash of endpoint, model and key, so it reveals none of them.
+        It is a hash of URL, model, key reference and provider, so it reveals none of them.
         """
         return hashlib.sha256(
             f"{self.url} {self.model} {self.key} {canonical(dict(self.provider or {}))}".encode()
@@ -59,14 +61,14 @@ class Target:
             None if no key is configured.
 
         Raises:
-            FatalError: A key is configured, but this process does not have it.
+            FatalError: A key is configured, but the environment of this process does not have it.
         """
         if self.key is not None:
             return secret_of(self.key, "the model's key")
         return (os.environ.get(DEFAULT_KEY) or None) if self.by_default else None
 
     def secrets(self) -> list[str]:
-        """Return the secrets that no text may show. They are API keys, passwords and the like."""
+        """Return the secrets that no text may show, such as API keys and passwords."""
         named = os.environ.get(self.key.removeprefix("env:"), "") if self.key else ""
         urls = [
             self.url,
@@ -86,11 +88,11 @@ class Target:
 
 
 def target_of(model: str | None, url: str | None, key: str | None, endpoint: Endpoint) -> Target:
-    """Return the model, server and key of a flow's requests.
+    """Return the target (model, server and key) of a flow's requests.
 
-    The flow's own ``model``, ``url`` and ``key`` have precedence over the worker's. A server
-    configured in the flow gets only a key configured in the flow: a worker's key is for the
-    worker's endpoint.
+    The flow's own ``model``, ``url`` and ``key`` have precedence over the worker's ``endpoint``.
+    But a server that the flow configures gets only a key that the flow configures: the worker's key
+    is for the worker's own server.
 
     Raises:
         FatalError: No model is configured.
@@ -111,10 +113,9 @@ def target_of(model: str | None, url: str | None, key: str | None, endpoint: End
 
 
 def is_of_a_provider(model: str) -> bool:
-    """Return whether a model's name has a known provider prefix.
+    """Return whether a model's name begins with a provider that the model library knows.
 
-    The model library knows the provider. Many servers' own model names contain a colon too
-    (``llama3:8b``).
+    A colon is not enough: the own model names of many servers contain one, too (``llama3:8b``).
     """
     provider, colon, _ = model.partition(":")
     if not colon:

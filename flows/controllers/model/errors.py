@@ -1,7 +1,7 @@
-"""The meaning of provider errors and model refusals for the run.
+"""Consequences of provider errors and refusals for the run.
 
-A provider's error decides whether to retry, when, and whether the request may be charged. After a
-refusal the run ends, or a person is asked.
+The error of a provider decides whether and when to retry, and whether the request may be charged.
+After a model's refusal, the run ends or a person is asked.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def failed(
     reply_format: str = "",
     has_answered: bool = True,
 ) -> ModelFailed:
-    """Translate an exception of a model request into the round's error.
+    """Translate a request's exception into the round's error.
 
     The result also says whether the provider may charge for the request. Its text contains no
     secret.
 
     Args:
-        model: The model's name in errors.
+        model: The model's name, for the error.
         secrets: Texts that the error must not show.
-        reply_format: The flow's setting ``reply``. If the model refuses tools, the error suggests
-            the alternative.
+        reply_format: The flow's setting ``reply``. If the provider rejects tools, the error
+            suggests ``reply: json``, unless the flow has set that.
         has_answered: False if not even the beginning of a reply arrived.
     """
     from pydantic_ai import exceptions
@@ -127,9 +127,13 @@ def failed(
 def _translate_status(
     error: ModelHTTPError, text: str, model: str, secrets: Iterable[str], reply_format: str
 ) -> ModelFailed:
-    """Translate an error status of a provider: busy, a refused call, a gone model, or a rejection.
+    """Translate a provider's error status into the round's error.
 
-    ``text`` is the provider's own, without secrets.
+    The provider is busy, has rejected a tool call of the model, does not offer the model, or has
+    rejected the request.
+
+    Args:
+        text: The provider's error text, without secrets.
     """
     from pydantic_ai import exceptions
 
@@ -165,7 +169,7 @@ def _translate_status(
 
 
 def _translate_connection_error(error: BaseException, text: str, model: str) -> ModelFailed:
-    """Translate a failed, broken or untrusted connection to an error."""
+    """Translate a failed, broken or untrusted connection into the round's error."""
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
         return ModelFailed(
             FatalError(f"model {model}: the server's certificate is not trusted: {text}"),
@@ -179,9 +183,13 @@ def _translate_connection_error(error: BaseException, text: str, model: str) -> 
 
 
 def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:
-    """Return the error for a 200 response without a reply.
+    """Return the error for a response with status 200 that has no reply of a model.
 
-    The model's server answered with a page or an error. No model was used, so nothing is charged.
+    The server has sent a web page or an error instead. No model was used, so nothing is charged.
+
+    Args:
+        body: The body of the response.
+        error: The exception of the model library. Its text is used if the body has none.
     """
     text = _message_in(body.decode("utf-8", "replace").strip()) or _error_text(error, secrets)
     shown = safe_text(scrubbed(text, secrets), TOLD)
@@ -194,7 +202,11 @@ def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[st
 
 
 def _advice(status: int, text: str, reply_format: str) -> str:
-    """Return a hint for mending a provider's error. Empty if none is known."""
+    """Return advice on how to fix a provider's error. It is empty if there is none.
+
+    Args:
+        reply_format: The flow's setting ``reply``.
+    """
     if reply_format != "json" and status in (400, 404, 422) and NO_TOOLS.search(text):
         return " (for a model without tools, set `reply: json`)"
     if status in (401, 403):
@@ -207,9 +219,10 @@ def _wait(seconds: float | None) -> float | None:
 
 
 def _error_text(error: BaseException, secrets: Iterable[str]) -> str:
-    """Return the text of a failed request: the provider's own if it sent one, else the exception's.
+    """Return the text of a failed request, without secrets.
 
-    The text is bounded and contains no secrets.
+    It is the provider's error message. If the provider sent none, it is the text of the exception
+    and of its cause.
     """
     text = _message_in(getattr(error, "body", None))
     if not text:
@@ -223,9 +236,10 @@ def _error_text(error: BaseException, secrets: Iterable[str]) -> str:
 
 
 def _message_in(body: Any) -> str:
-    """Return the error message in a provider's response body.
+    """Return the error message in a provider's response body. Empty if the body is empty.
 
-    Most bodies look like ``{"error": {"message": ...}}`` or similar.
+    Most bodies look like ``{"error": {"message": ...}}`` or similar. If a body has no message in a
+    known form, the whole body is returned.
     """
     message = _read(body)
     for key in ("error", "Error", "message", "Message", "detail"):
@@ -237,7 +251,7 @@ def _message_in(body: Any) -> str:
 
 
 def _read(body: Any) -> Any:
-    """Return an error body as data, parsed if it is JSON."""
+    """Return an error body as data. Only a text with a JSON object is parsed."""
     if not isinstance(body, str) or not body.lstrip().startswith("{"):
         return body
     try:
@@ -247,10 +261,10 @@ def _read(body: Any) -> Any:
 
 
 def _failed_call(body: Any) -> str | None:
-    """Return the tool call that the provider refused, because it does not fit the tool's schema.
+    """Return the tool call that a provider rejected because it does not fit the tool's schema.
 
     Returns:
-        An empty text if the provider does not show the call. None if it refused something else.
+        An empty text if the provider does not show the call. None if the error is not about a call.
     """
     content = _read(body)
     # Some libraries pass only the value of "error".
@@ -263,7 +277,7 @@ def _failed_call(body: Any) -> str | None:
 def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
     """Return whether a request was not sent because a setting or a credential is wrong.
 
-    Another attempt would fail, too.
+    If so, another attempt would fail, too.
     """
     for each in _chain(error):
         package = type(each).__module__.partition(".")[0]
@@ -277,7 +291,7 @@ def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
 
 
 def _never_sent(error: BaseException) -> bool:
-    """Return whether a request failed because no connection was made."""
+    """Return whether a request failed before it connected."""
     return any(getattr(each, "phase", None) in ("pool", "connect") for each in _chain(error))
 
 
@@ -298,13 +312,13 @@ REFUSAL = "refusal"
 
 
 def refused(reply: Reply, becomes: str) -> Interrupt:
-    """Return the question to a person after a model's refusal.
+    """Return the question to a person after a refusal.
 
     Args:
         becomes: The flow's setting ``refusal``.
 
     Raises:
-        FatalError: The flow does not set ``refusal: ask``, so the refusal ends the run.
+        FatalError: ``becomes`` is not ``ask``, so the refusal ends the run.
     """
     text = safe_text(reply.refusal.strip(), LENGTH)
     if becomes != "ask":
@@ -316,10 +330,9 @@ def refused(reply: Reply, becomes: str) -> Interrupt:
 
 
 def after_refusal(context: RoundContext) -> list[ChatMessage]:
-    """Return the message with a person's answer to a refusal.
+    """Return a list with the message that tells the model a person's answer to its refusal.
 
-    Returns:
-        A list of this message. It is empty if no refusal was answered.
+    The list is empty if the person did not answer a refusal.
     """
     asked = context.asked
     if not context.answered or not isinstance(asked, Mapping) or REFUSAL not in asked:

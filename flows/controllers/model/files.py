@@ -1,7 +1,7 @@
-"""Files in a model request: which files it shows, where, and their cost.
+"""Files in a model request: which files it shows, in which position, and their estimated tokens.
 
-Messages have references to files. The bytes are loaded when the request is made, and stored with no
-turn.
+Messages have references to files. The bytes are loaded when the request is sent, and no turn stores
+them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Form = Literal["picture", "document", "text"]
 
 
 def form_of(media_type: str) -> Form | None:
-    """Return the form in which a model sees a file. None if no model takes such files."""
+    """Return how a model reads a file. None if no model accepts this media type."""
     if media_type in PICTURES:
         return "picture"
     if media_type == PDF:
@@ -49,7 +49,7 @@ def form_of(media_type: str) -> Form | None:
 
 
 def tokens_of(file: FileReference | File) -> float:
-    """Return the estimated tokens of a file in a request."""
+    """Return a file's estimated tokens in a request. 0 if no model accepts its media type."""
     size = len(file.content) if isinstance(file, File) else file.bytes
     match form_of(file.media_type):
         case "picture":
@@ -63,9 +63,10 @@ def tokens_of(file: FileReference | File) -> float:
 
 
 def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
-    """Return a user message with files, each below its name.
+    """Return a user message with a text and files. A line with its name precedes each file.
 
-    A file that no model takes is only named, so that the model can pass its name to a command.
+    A file whose media type no model accepts is only named, so that the model can pass the name to a
+    command.
     """
     attached: list[AttachedFile] = []
     for each in references:
@@ -78,20 +79,19 @@ def message_with(text: str, references: Iterable[FileReference]) -> UserMessage:
 
 
 def shown_files(references: Iterable[FileReference]) -> list[UserMessage]:
-    """Return the user message that shows files from results of commands.
+    """Return a list with the user message that shows the files of commands' results.
 
-    Returns:
-        A list of this message. It is empty if there are no files that a model takes.
+    The list is empty if there is no file that a model accepts.
     """
     shown = [each for each in references if form_of(each.media_type) is not None]
     return [message_with("", shown)] if shown else []
 
 
 def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[ChatMessage]:
-    """Return a request's messages with the bytes of their files.
+    """Return messages with the bytes of their files.
 
-    If all files together are too large, the oldest files of commands are left out. So are deleted
-    files of the run.
+    If all files together are too large or too many, the oldest files of commands' results are left
+    out. A file of a command that the run no longer has is left out, too.
 
     Raises:
         FatalError: A file that was submitted with the run is missing.
@@ -112,9 +112,12 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
 
 
 def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
-    """Return the names of the files that fit into a request.
+    """Return the names of files that fit a request.
 
-    Submitted files come first, then the newest.
+    Submitted files are chosen first, then the newest others, until one does not fit.
+
+    Args:
+        submitted: The names of the submitted files.
     """
     references = [
         each.file

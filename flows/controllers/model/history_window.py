@@ -1,13 +1,14 @@
 """The window: which turns of a history a request contains.
 
-The window contains whole groups only, so a call is never separated from its answer.
+The window contains whole groups only, so a call is never separated from its observation.
 
 A provider's cache holds the beginning of the last request. So the window does not move with each
 reply. When the history overflows the window, the window drops to about half, and stays there until
 the next overflow. Between two drops, a request begins with all messages of the request before it.
 
-The first reply after a drop keeps the place where the window begins (``MARK``), so the place
-follows from the history alone. See docs/internals/decisions/0054-a-window-moves-in-big-steps.md.
+The first reply after a drop records the number of the turn with which the window begins (``MARK``).
+So the history alone determines the window. See
+docs/internals/decisions/0054-a-window-moves-in-big-steps.md.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ SUMMARY = "_summary"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much of the history a request contains.
+    """How much of the history a request contains. A group is the turns of one reply.
 
     Attributes:
-        first: Number of groups from the beginning, within a quarter of ``tokens``.
-        last: Maximum number of the newest groups, of which at least one is always included. If
-            there are more, half as many remain.
+        first: Number of the oldest groups. Together they take at most a quarter of ``tokens``.
+        last: Maximum number of the newest groups. If there are more, half of this number remain. At
+            least one is always included.
         tokens: Estimated maximum tokens of all groups. If there are more, about half remain.
     """
 
@@ -53,15 +54,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """The part of the history that is shown.
+    """The part of the history that a request shows. A group is the turns of one reply.
 
     Attributes:
-        first: The groups before the gap, which are the turns that are left out.
+        first: The groups before the gap. The gap consists of the turns that are left out.
         left_out: The number of turns in the gap, including turns deleted from the run.
         last: The groups after the gap.
-        dropped_to: The number of the turn after the gap, if the window has just dropped.
-        compacts_to: The number of the turn after the gap in later requests, if this request must
-            first ask for a summary of that gap.
+        dropped_to: The number of the first turn after the gap, if the window drops with this
+            request. Otherwise None.
+        compacts_to: The number of the first turn after the gap in later requests, if this request
+            must first ask for a summary of that gap. Otherwise None.
         summary: The model's summary of the turns in the gap, or an empty text.
     """
 
@@ -74,7 +76,12 @@ class WindowView:
 
 
 class _Placed(NamedTuple):
-    """A group with the number of its first turn, and the estimated tokens from there to the end."""
+    """A group of a history.
+
+    Attributes:
+        begin: The number of the group's first turn.
+        tokens_to_end: The estimated tokens of this and all newer groups.
+    """
 
     group: Group
     begin: int
@@ -85,11 +92,11 @@ class _Newest(NamedTuple):
     """The newest groups of a history, newest first. Summaries are left out.
 
     Attributes:
-        has_gap: Whether older groups are left out. If the window overflows, the last group is the
-            first that does not fit.
-        dropped_to: The number of the turn with which the window began after its last drop, if the
-            last group begins there; else None.
-        summary: The model's summary of the turns before that one, or an empty text.
+        has_gap: Whether older groups are left out. If that is because the window overflows, the
+            last item of ``groups`` is the first group that does not fit.
+        dropped_to: The number of the turn with which the window began after its last drop. None if
+            the last item of ``groups`` does not begin there.
+        summary: The model's summary of the turns before ``dropped_to``, or an empty text.
     """
 
     groups: list[_Placed]
@@ -104,15 +111,15 @@ def shown(
     tokens_of: Callable[[Group], float],
     compacts: bool = False,
 ) -> WindowView:
-    """Choose the turns of the history for a model request.
+    """Choose the turns that a model request shows.
 
-    If not all fit, the oldest and the newest are chosen. No more of the history is read than
-    necessary. If the oldest are gone, the view begins with the gap.
+    If not all turns fit, the oldest and the newest are chosen. No more of the history is read than
+    necessary. If the oldest turns are deleted, the view begins with the gap.
 
     Args:
         tokens_of: Estimates the tokens of a group.
-        compacts: Whether a summary is due before the window drops. The request for a summary
-            contains the turns of the last request, and all turns since.
+        compacts: Whether the model writes a summary before the window drops. The request for the
+            summary contains the turns of the last request, and all turns since.
     """
     oldest_room = window.tokens * FIRST_SHARE
     view = _view(history, window, tokens_of, oldest_room)
@@ -163,9 +170,10 @@ def _view(
 def _newest(
     history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
 ) -> _Newest:
-    """Return the newest groups that may fit.
+    """Return the newest groups of a history that may fit into the window.
 
-    They go back to the last drop, the beginning, or the first group that does not fit.
+    They go back to the last drop, to the beginning of the history, or to the first group that does
+    not fit.
     """
     newest: list[_Placed] = []
     begin, tokens = len(history), 0.0
@@ -186,21 +194,29 @@ def _newest(
 
 
 def _fitting(newest: Sequence[_Placed], most: int, room: float) -> int:
-    """Return how many newest groups fit, at least one.
+    """Return how many newest groups fit, at least 1.
 
-    ``most`` limits the groups, ``room`` their tokens.
+    Args:
+        newest: The groups, newest first.
+        most: Maximum number of groups.
+        room: Maximum estimated tokens of the groups together.
     """
     return max(1, sum(place.tokens_to_end <= room for place in newest[:most]))
 
 
 def is_summary(group: Group) -> bool:
-    """Return whether a group is a summary of older turns."""
+    """Return whether a group summarizes older turns."""
     command = group[0].command
     return command is not None and command.extras.get(SUMMARY) is True
 
 
 def _mark_of(group: Group) -> int | None:
-    """Return the number of the turn after the gap that a reply noted (``MARK``), or None."""
+    """Return the number of the turn with which the window began.
+
+    Returns:
+        None if the reply has not recorded the number (``MARK``). Only the first reply after a drop
+            of the window has.
+    """
     command = group[0].command
     mark = None if command is None else command.extras.get(MARK)
     return mark if isinstance(mark, int) else None
@@ -211,7 +227,7 @@ def _shown(newest: Sequence[_Placed]) -> tuple[Group, ...]:
 
 
 def groups_of(turns: Sequence[Turn]) -> list[Group]:
-    """Return turns in groups, one for each model reply."""
+    """Return turns in groups, one group for each reply of the model."""
     groups: list[list[Turn]] = []
     for turn in turns:
         if begins(turn) or not groups:
@@ -221,12 +237,18 @@ def groups_of(turns: Sequence[Turn]) -> list[Group]:
 
 
 def begins(turn: Turn) -> bool:
-    """Return whether a turn is the first of a reply."""
+    """Return whether a turn is the first turn of a reply.
+
+    A turn that belongs to no reply counts as the first, too.
+    """
     return turn.command is None or turn.command.part == 0
 
 
 def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
-    """Yield the groups of a history, newest first. Each group is one model reply."""
+    """Yield the groups of a history, newest first. A group is the turns of one reply.
+
+    A group whose first turns are deleted is left out.
+    """
     rest: list[Turn] = []
     oldest = forgotten_of(history)
     begin = len(history)
@@ -241,7 +263,10 @@ def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
 
 
 def _forwards(history: Sequence[Turn], end: int) -> Iterator[Group]:
-    """Yield the groups before position ``end``, oldest first. Each group is one model reply."""
+    """Yield the groups of the turns before number ``end``, oldest first.
+
+    A group is the turns of one reply.
+    """
     rest: list[Turn] = []
     start = 0
     while start < end:

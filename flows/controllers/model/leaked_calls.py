@@ -1,7 +1,7 @@
-"""Tool calls that a model's server leaves in the reply's text.
+"""Detection of tool calls that a model's server has left in the text of a reply.
 
-A server's parser of calls may fail, or not know the model. The call is then text in the model's
-own format. It is neither an answer nor a call that can be read safely.
+A server's parser of calls may fail, or not know the model. The call is then text in the model's own
+format. Such text is neither an answer nor a call that can be parsed safely.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params"
 
 
 def is_leaked_call(text: str, names: Collection[str]) -> bool:
-    """Return whether a reply's text contains a tool call.
+    """Return whether the text of a reply is or contains a tool call.
 
     Args:
         names: The names of the tools that were offered.
@@ -53,9 +53,10 @@ def is_leaked_call(text: str, names: Collection[str]) -> bool:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON values at the beginning of a text.
+    """Yield the JSON value at the beginning of a text.
 
-    They are the first value, or its items if it is a list.
+    If the value is a list, its items are yielded. Nothing is yielded if the text does not begin
+    with a JSON object or list.
     """
     if not text.startswith(("{", "[")):
         return

@@ -1,6 +1,7 @@
-"""A run's turns as chat messages. Each request builds them from the history.
+"""Conversion of a run's turns to chat messages. Each request builds them from the history.
 
-For a model without tools, a part of the prompt describes the commands and the format of replies.
+For a model without tools, a part of the system prompt describes the commands and the format of
+replies.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ The commands (name, what it does, JSON schema of its arguments):"""
 
 
 def instructions(commands: Sequence[Mapping[str, Any]]) -> str:
-    """Return the system prompt's end for a model without tools.
+    """Return the end of the system prompt for a model without tools.
 
     It lists the commands and describes the JSON format of a reply.
     """
@@ -63,7 +64,7 @@ Artifact = Callable[[str], str]
 
 
 def conversation_messages(messages: Iterable[ThreadMessage]) -> list[ChatMessage]:
-    """Convert messages of earlier runs in the thread to chat messages."""
+    """Convert the thread's earlier messages to chat messages."""
     return [
         UserMessage(each.text) if each.role == "user" else AssistantMessage(each.text)
         for each in messages
@@ -73,14 +74,15 @@ def conversation_messages(messages: Iterable[ThreadMessage]) -> list[ChatMessage
 def history_messages(
     shown: WindowView, names: ToolNames, tools: bool, artifact: Artifact | None = None
 ) -> list[ChatMessage]:
-    """Convert the shown part of the history to chat messages.
+    """Convert the shown history to chat messages.
 
-    A sentence replaces the turns that are left out, with the model's summary if there is one.
+    A sentence replaces the turns that are left out. If the model has written a summary of them, it
+    follows the sentence.
 
     Args:
         tools: Whether commands are called as tools. Otherwise the replies are JSON texts.
-        artifact: Reads the provider's form of long replies. None: such replies consist of text and
-            calls only.
+        artifact: Reads the stored form of long replies. None: the messages of long replies consist
+            of text and calls only.
     """
     messages = [
         message
@@ -102,9 +104,13 @@ def history_messages(
 def group_messages(
     group: Group, names: ToolNames, tools: bool, artifact: Artifact | None = None
 ) -> list[ChatMessage]:
-    """Convert a model's reply and its command results to messages.
+    """Convert one reply of the model and the results of its commands to messages.
 
-    These are an assistant message, and an answer to each of its calls.
+    They are an assistant message, a result for each of its calls, and feedback of people. A summary
+    of older turns gives no message: ``history_messages`` shows it in place of these turns.
+
+    Args:
+        tools, artifact: As in ``history_messages``.
     """
     if is_summary(group):  # it is shown in the gap
         return []
@@ -155,10 +161,10 @@ def feedback_message(feedback: Any) -> UserMessage:
 
 
 def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
-    """Return the message for low budgets: finish soon.
+    """Return the message that asks the model to finish because a budget runs low.
 
     Returns:
-        A list of this message. It is empty if no budget runs low.
+        A list with this message. It is empty if no budget runs low.
     """
     low = [
         f"{name}: {budget.spent:g} of {budget.limit:g} spent"
@@ -176,9 +182,9 @@ def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
 
 
 def merged(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Return messages with adjacent user messages merged.
+    """Merge adjacent user messages into one.
 
-    Many local models require strictly alternating messages.
+    Many local models require that messages of user and assistant strictly alternate.
     """
     merged_messages: list[ChatMessage] = []
     for message in messages:
@@ -203,7 +209,7 @@ def _joined(first: UserMessage, second: UserMessage) -> UserMessage:
 
 
 def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Return the approximate size of a model request in bytes. It counts messages and tools."""
+    """Return the approximate size in bytes of a model request: its messages, files and tools."""
     size = len(canonical(list(map(dict, tools))).encode("utf-8", "replace")) if tools else 0
     for message in messages:
         size += FRAME + len(message.text.encode("utf-8", "replace"))
@@ -218,7 +224,7 @@ def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]]
 
 
 def text_of(observation: Any) -> str:
-    """Convert a command's observation to text for the model: text unchanged, all else as JSON."""
+    """Convert an observation to text for the model. A text is unchanged, all else becomes JSON."""
     return observation if isinstance(observation, str) else canonical(observation)
 
 
@@ -230,10 +236,10 @@ def _assistant_message(
 
 
 def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
-    """Return a stored reply in its provider's form, in which the provider wants it back.
+    """Return a stored reply in the provider's own form, in which it is sent back.
 
     Returns:
-        An empty text if that form was not stored or no longer exists.
+        An empty text if that form was not stored, cannot be read here, or no longer exists.
     """
     reply = extras.get(REPLY)
     if not isinstance(reply, Mapping):
@@ -247,9 +253,12 @@ def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
 
 
 def _answer_in_words(turn: Turn) -> list[ChatMessage]:
-    """Return the messages of an answer that did not end the run. Empty for other turns.
+    """Return the messages for an answer in text that did not end the run.
 
-    The model has tools and called none, so its text became the command ``finish``.
+    The model has tools and called none, so its text became the command ``finish``, which failed.
+
+    Returns:
+        An empty list for any other turn.
     """
     match turn:
         case Turn(
@@ -260,7 +269,7 @@ def _answer_in_words(turn: Turn) -> list[ChatMessage]:
 
 
 def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
-    """Convert a turn without a tool call to chat messages."""
+    """Convert a turn without tool call to messages."""
     if turn.command is not None and MARK in turn.command.extras:
         person = answer_to(turn)
         reply = (
@@ -280,14 +289,17 @@ def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
 
 
 def _files_in(observations: Iterable[Any]) -> list[UserMessage]:
-    """Return the message that shows files of observations. The list is empty without files."""
+    """Return a list with the message that shows the files of observations.
+
+    The list is empty if there is no file that a model accepts.
+    """
     return shown_files(
         reference for observation in observations for reference in references_in(observation)
     )
 
 
 def _as_json(command: Command) -> str:
-    """Convert a command to a reply in JSON, thoughts first.
+    """Convert a command to a reply in JSON, in which the thoughts come first.
 
     A model without tools replies in this form.
     """

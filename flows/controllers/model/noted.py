@@ -1,7 +1,7 @@
-"""The notes of earlier runs in a prompt. A run reads them once, and then shows the same notes.
+"""The notes of earlier runs in a prompt. A run reads them once, and all its prompts show the same.
 
 A provider's cache holds the beginning of the last request. Notes that change in the middle of a run
-would make the cache useless. Notes written by the run itself are in its own turns.
+would make the cache useless. Notes that the run itself writes are in its own turns.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ MOST_CHARACTERS, MOST_OF_ONE = 8_000, 1_000
 
 
 def notes_in_prompt(keys: NoteKeys | None, context: RoundContext) -> str:
-    """Return the message with notes for a run's prompts. Empty if there are no notes.
+    """Return the text that shows notes in prompts.
 
     Half of the notes are those that fit the goal best. The others are the newest.
+
+    Returns:
+        An empty text if there are no notes, or if the flow shows none.
 
     Raises:
         FatalError: The run lacks a fact that the namespace of the notes names.

@@ -1,7 +1,7 @@
 """Conversion of a model's reply to decisions.
 
-Each call of a reply becomes a command, or a BadReply with its fault. A reply in words is text
-without a call of a command. The flow's key ``words`` decides how such a reply is used.
+Each call in a reply becomes a command, or a BadReply with its fault. A reply that is only text
+calls no command. The flow's key ``words`` decides the use of such a reply.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ QUESTION = (
 def is_in_words(reply: Reply, names: ToolNames) -> bool:
     """Return whether a reply is complete and only text.
 
-    Half a command in the JSON format does not count as text, nor does a call that the server left
-    in the text.
+    Half a command in the JSON format does not count as text. Neither does a call that the server
+    has left in the text.
     """
     return (
         not reply.calls
@@ -63,7 +63,8 @@ def is_in_words(reply: Reply, names: ToolNames) -> bool:
 def saying(extras: Mapping[str, Any]) -> Command:
     """Return the command that stands for a text-only reply in the history.
 
-    ``extras`` are the parts of the reply (``beside``).
+    Args:
+        extras: The parts of the reply (``beside``).
     """
     return Command(SAY, {}, {**extras, MARK: True})
 
@@ -73,8 +74,11 @@ def decided(
 ) -> Command | Interrupt | Turn:
     """Return the decision for a text-only reply.
 
-    With ``words: answer`` the text is the run's answer. With ``words: person`` a person is asked.
-    (``words: ask`` treats the reply as a bad one, elsewhere.) ``extras``: see ``beside``.
+    Args:
+        words: ``answer``: the text becomes the run's answer. Any other value: a person is asked,
+            and the reply is recorded until the person has answered. (The caller treats a reply as
+            bad if the flow sets ``ask``.)
+        extras: The parts of the reply (``beside``).
     """
     if words == "answer":
         return Command(
@@ -92,9 +96,10 @@ def decided(
 
 
 def can_end(context: RoundContext) -> bool:
-    """Return whether a reply in text can end the run: ``finish`` needs only an answer, as text.
+    """Return whether a text-only reply can end the run.
 
-    Otherwise the model is asked for a call.
+    It can if ``finish`` requires only an answer, and the answer may be a text. Otherwise the model
+    is asked for a call.
     """
     finish: Mapping[str, Any] = next(
         (each for each in context.commands if each["name"] == "finish"), {}
@@ -107,12 +112,13 @@ def can_end(context: RoundContext) -> bool:
 
 
 def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
-    """Return the decision for this round's recorded text-only reply.
+    """Return the decision for the text-only reply that this step has recorded.
 
-    It is the question to a person, or the decision after the person's answer.
+    It is the question to a person. After the person's response, it is the decision that follows: to
+    finish with the text, or a turn with the person's words.
 
     Returns:
-        None if there was no such reply.
+        None if the step has recorded no such reply.
     """
     if RECORDED not in context.journal.recorded:
         return None
@@ -129,9 +135,9 @@ def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
 
 
 def summary_turn(reply: Reply) -> Turn:
-    """Convert a reply to a turn with its summary of turns that later requests leave out.
+    """Convert a reply to a turn with the summary of turns that later requests leave out.
 
-    A reply without text makes an empty summary, so that the run goes on.
+    A reply without text or with a refusal makes an empty summary, so that the run goes on.
     """
     extras = {SUMMARY: True, MARK_OF_DROP: reply.compacts_to}
     text = "" if reply.refusal else safe_text(reply.text.strip(), MOST_OF_SUMMARY)
@@ -139,18 +145,21 @@ def summary_turn(reply: Reply) -> Turn:
 
 
 def answer_to(turn: Turn) -> Any:
-    """Return a person's answer to a text-only reply, as stored in its turn.
+    """Return a person's answer to a text-only reply, as it is stored in the reply's turn.
 
     Returns:
-        None if no person was asked, because the reply was a bad one.
+        None if no person was asked, because the reply was treated as bad.
     """
     return turn.observation.get("person") if isinstance(turn.observation, Mapping) else None
 
 
 def bad(error: BadReply, extras: Mapping[str, Any]) -> BadReply:
-    """Return a bad reply's error with the reply's text added, which later requests show.
+    """Return a bad reply's error with a command for the history that holds the reply's text.
 
-    An error that names a command already is returned unchanged.
+    Later requests show the text. An error that already has a command is returned unchanged.
+
+    Args:
+        extras: The parts of the reply (``beside``).
     """
     return (
         error if error.command is not None else BadReply(str(error), saying(extras), error.others)
@@ -167,7 +176,7 @@ ADVICE = "call one of the commands; call finish with the answer when the goal is
 
 
 def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
-    """Parse a reply to commands. A BadReply takes the place of each invalid call.
+    """Convert a reply to commands. A BadReply replaces each invalid call.
 
     Raises:
         BadReply: The whole reply is invalid: it is too long, empty, or calls no command.
@@ -216,7 +225,11 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
-    """Convert one tool call to a command. If it is invalid, return a BadReply."""
+    """Convert one tool call to a command. Return a BadReply if the call is invalid.
+
+    Args:
+        part: The position of the call in the reply.
+    """
     extras = beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
@@ -247,10 +260,10 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
 
 
 def beside(reply: Reply) -> dict[str, Any]:
-    """Return the parts of a reply besides its calls.
+    """Return the parts of a reply other than its calls, as extras of its first command.
 
-    These are a thought for people, the provider's form of the reply that must be sent back, and
-    the number of the turn after the gap (``Reply.dropped_to``).
+    They are a thought for people, the provider's form of the reply for sending back, and
+    ``Reply.dropped_to``. A part that the reply lacks is left out.
     """
     spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
     thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)
@@ -265,7 +278,7 @@ def beside(reply: Reply) -> dict[str, Any]:
 
 
 def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return a reply's tool calls with unique ids.
+    """Return a reply's tool calls with unique ids, none of which is empty.
 
     Some servers give all calls the same id, or none.
     """

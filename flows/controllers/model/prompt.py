@@ -1,7 +1,7 @@
 """The prompt of a round: the chat messages and the tools of one request to a model.
 
-The prompt is a pure function of the round's context. So no part of it is stored, and ``perdure show
-RUN --prompt STEP`` builds it again.
+The prompt depends on the round's context only. So no part of it is stored, and ``perdure show RUN
+--prompt STEP`` builds it again.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ class Prompt:
 
     Attributes:
         messages: The chat messages, oldest first.
-        tools: The commands as tools; empty if the prompt lists them as text.
-        dropped_to, compacts_to: As in ``history_window.WindowView``. ``compacts_to`` is None unless
-            the model is asked for a summary.
+        tools: The commands as tools. Empty if the prompt lists them as text.
+        dropped_to: As in ``history_window.WindowView``.
+        compacts_to: As in ``history_window.WindowView``. None if the model is not asked for a
+            summary.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -78,7 +79,7 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """A digest of all messages and tools. It tells whether two prompts are equal."""
+        """A digest of all messages and tools. Two prompts are equal if their digests are equal."""
         return hashlib.sha256(canonical(self.data).encode("utf-8", "replace")).hexdigest()[
             :DIGEST_LENGTH
         ]
@@ -89,15 +90,16 @@ def prompt_of(
 ) -> Prompt:
     """Return the prompt of this round's model request.
 
-    Parts that the next request repeats come first. Parts for this request alone come last, so that
-    a provider finds the rest in its cache.
+    Parts that the next request repeats come first. Parts for this request alone come last. So the
+    provider finds the repeated parts in its cache.
 
     Args:
         tools: Whether the model calls commands as tools. Otherwise the prompt lists the commands
             and the format of replies.
 
     Raises:
-        FatalError: A template cannot be rendered.
+        FatalError: A template cannot be rendered, or the run lacks a fact that the namespace of its
+            notes names.
     """
     values = {name: value for name, value in context.values.items() if not name.startswith("_")}
     variables = {
@@ -148,9 +150,9 @@ def prompt_of(
 
 
 def _feedback(feedback: Any, context: RoundContext, visible: WindowView) -> list[ChatMessage]:
-    """Return the message with a person's last feedback.
+    """Return a list with the message of a person's last feedback.
 
-    Empty if the feedback is shown with its turn.
+    The list is empty if there is no feedback, or if a shown turn already has it.
     """
     if feedback in (None, "") or not len(context.history):
         return []
@@ -161,7 +163,12 @@ def _feedback(feedback: Any, context: RoundContext, visible: WindowView) -> list
 
 
 def _with_passing(lasting: list[ChatMessage], passing: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the lasting messages, then the passing ones, which no later request repeats."""
+    """Return all messages of a request, with adjacent user messages merged.
+
+    Args:
+        lasting: The messages that later requests repeat.
+        passing: The messages that only this request has. They come last.
+    """
     if not passing:
         return lasting
     last = lasting[-1]
@@ -172,14 +179,14 @@ def _with_passing(lasting: list[ChatMessage], passing: Sequence[ChatMessage]) ->
 
 
 def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
-    """Return the estimated tokens of a group in a prompt."""
+    """Return a group's estimated tokens in a prompt."""
     return bytes_of(group_messages(group, names, tools)) / BYTES_A_TOKEN
 
 
 def _data_of(message: ChatMessage) -> dict[str, Any]:
     """Return a chat message as JSON data for people.
 
-    The provider's own form of a reply, which is sent back to the provider, appears as its size.
+    Of the provider's own form of a reply, only the size is included.
     """
     match message:
         case SystemMessage(text):

@@ -1,8 +1,8 @@
-"""The use of providers' prompt caches. Some caches must be requested.
+"""The use of providers' prompt caches. Some providers use their cache only on request.
 
-A provider with a cache reads the beginning of a prompt that it has seen lately for a tenth of the
-price. Anthropic, Bedrock and OpenRouter (for models of Anthropic and Google) do so only if asked.
-A flow changes this with ``settings: {cache: ...}``, or with the provider's own settings.
+A provider with a cache reads the beginning of a recently sent prompt for a tenth of the price.
+Anthropic, Bedrock and OpenRouter (for models of Anthropic and Google) do so only if the request
+says so. A flow changes this with ``settings: {cache: ...}``, or with the provider's own settings.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ANTHROPIC_HOST = "api.anthropic.com"
 
 
 def with_caching(options: Mapping[str, Any], model: Model, run_id: str) -> dict[str, Any]:
-    """Return a request's settings, with those that ask the provider to use its cache.
+    """Return a request's settings, completed by settings that make the provider use its cache.
 
     Args:
         options: The settings of the flow. They have precedence: if any of them is about a cache,
             nothing is added.
-        run_id: The requests of one run share a cache.
+        run_id: The id of the run. All requests of a run share a cache.
     """
     if any(_is_about_a_cache(name) for name in options):
         return dict(options)
@@ -58,18 +58,19 @@ def _is_about_a_cache(name: str) -> bool:
 
 
 def is_asked_for(options: Mapping[str, Any]) -> bool:
-    """Return whether a request's settings ask for a cache."""
+    """Return whether a request's settings ask the provider to use its cache."""
     return any(_is_about_a_cache(name) and value for name, value in options.items())
 
 
 def content_of(message: UserMessage, model: Model, caches: bool) -> str | list[UserContent]:
-    """Return a user message's content, with a mark after its repeated part.
+    """Return a user message's content, with a cache mark after the part that later requests repeat.
 
-    Later requests repeat that part. Without the mark the provider would cache the message as a
-    whole, and the next request would not match it.
+    Without the mark, the provider would cache the message as a whole, and the next request would
+    not match it. There is no mark if the whole message is repeated, or if the provider does not
+    accept marks.
 
     Args:
-        caches: Whether the request asks for a cache.
+        caches: Whether the request asks the provider to use its cache.
     """
     repeated = message.repeated
     if repeated is None or not caches or model.system not in _TAKES_POINTS:

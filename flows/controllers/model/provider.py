@@ -1,6 +1,6 @@
-"""The adapter to pydantic-ai: one streamed request each round, without retries of the library.
+"""The adapter to pydantic-ai: one streamed request in each round, without retries of the library.
 
-This module is imported only when a request is made.
+This module is imported only when a request is sent.
 """
 
 from __future__ import annotations
@@ -80,7 +80,12 @@ _first_models: dict[str, str] = {}
 
 
 class LibraryModel:
-    """A model of the model library (pydantic-ai), opened for one round."""
+    """A pydantic-ai model, opened for one round.
+
+    Args:
+        reply_format: The flow's setting ``reply``.
+        done: Watches the responses of the model's HTTP client.
+    """
 
     def __init__(
         self, model: TheirModel, target: Target, reply_format: str, done: DoneMarker
@@ -98,15 +103,15 @@ class LibraryModel:
 
     @property
     def provider(self) -> str:
-        """The name of the model's provider.
+        """The name of the model's provider in the model library.
 
-        It is ``openai-compatible`` for a server configured only by its URL.
+        It is ``openai-compatible`` for a server that is configured only by its URL.
         """
         return self._model.system
 
     @property
     def has_tools(self) -> bool:
-        """Whether the model can call tools. The model library decides."""
+        """Whether the model can call tools, as the model library says."""
         return bool(self._model.profile.get("supports_tools", True))
 
     async def request(
@@ -116,7 +121,12 @@ class LibraryModel:
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Send one request to the model; see ``chat.Model``. Return its reply."""
+        """Send one request to the model, and return its reply (see ``chat.Model``).
+
+        Raises:
+            ModelFailed: There is no reply.
+            FatalError: A secret to which the settings refer is missing.
+        """
         try:
             async with asyncio.timeout(settings.timeout_seconds):
                 return await self._request(messages, tools, settings, on_piece)
@@ -201,10 +211,14 @@ class LibraryModel:
 async def opened(
     target: Target, reply_format: str, timeout_seconds: float
 ) -> AsyncIterator[LibraryModel]:
-    """Open a flow's model. Its client is closed after the ``with`` block.
+    """Open a model, and close its client after the ``with`` block.
 
-    The connections to a provider are kept for the next rounds, if its client takes an HTTP client
-    of ours.
+    The connections to a provider stay open for the next rounds, if the provider's class accepts an
+    HTTP client of ours.
+
+    Args:
+        reply_format: The flow's setting ``reply``, for errors.
+        timeout_seconds: The time limit of a request, for clients that need it at their creation.
 
     Raises:
         ModelFailed: The model cannot be used, or its key is missing.
@@ -276,12 +290,12 @@ def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
 def _messages(
     messages: Sequence[ChatMessage], model: TheirModel, caches: bool = False
 ) -> list[theirs.ModelMessage]:
-    """Convert Perdure's messages to the model library's (pydantic-ai).
+    """Convert chat messages to the model library's messages.
 
     All messages between two replies of the model become one request.
 
     Args:
-        caches: Whether the request asks for the provider's cache.
+        caches: Whether the request asks the provider to use its cache.
     """
     converted: list[theirs.ModelMessage] = []
     for is_reply, batch in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
@@ -322,11 +336,11 @@ def _request_part(message: ChatMessage, model: TheirModel, caches: bool) -> thei
 
 
 def _piece(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
-    """Return the piece of a streamed reply in one event. None if the event has none.
+    """Return the piece of a reply in an event. None if it holds none.
 
     Args:
-        tools: the tools of the calls so far, by the call's position in the reply. This function
-            adds a new call.
+        tools: The tool of each call so far, by the call's position in the reply. This function adds
+            a new call.
     """
     if isinstance(event, theirs.PartStartEvent):
         match event.part:
@@ -407,7 +421,7 @@ def _usage(response: theirs.ModelResponse) -> Usage | None:
 
 
 def _price_of(response: theirs.ModelResponse) -> float | None:
-    """Return a reply's cost in US dollars by the price list. None if no price is known."""
+    """Return the cost of a reply in US dollars by the price list. None if no price is known."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
@@ -415,7 +429,7 @@ def _price_of(response: theirs.ModelResponse) -> float | None:
 
 
 def _uncached(response: theirs.ModelResponse) -> theirs.ModelResponse:
-    """Return a reply with its usage without a cache."""
+    """Return a copy of a reply, with the usage that it would have without a cache."""
     usage = RequestUsage(
         input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens
     )

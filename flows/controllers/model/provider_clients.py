@@ -1,16 +1,16 @@
-"""Models of known providers, opened for one round. The library knows them by prefix.
+"""Models of providers that the model library knows by a prefix, opened for one round.
 
-- Amazon Bedrock: a client that makes one request for each attempt, with the round's time limit. The
+- Amazon Bedrock: the client makes one request for each attempt, with the round's time limit. The
   model library builds this client without a setting for retries, and botocore makes up to five
   attempts by itself.
-- Servers with OpenAI's protocol that are configured by URL: the reported cost is read, and usage
-  that Moonshot reports in a choice. OpenRouter,
-  LiteLLM and other gateways report a request's cost in ``usage.cost``. The model library reads it
-  only for the prefix ``openrouter:``.
+- Servers with OpenAI's protocol that are configured by URL: two things are read that the model
+  library ignores. OpenRouter, LiteLLM and other gateways report a request's cost in
+  ``usage.cost``, which the library reads only for the prefix ``openrouter:``. Moonshot reports
+  the usage in a choice.
 - Groq: reasoning is sent back in the field ``reasoning`` of an assistant's message. The model
   library can put reasoning only between tags into the content, which a model reads as its own
-  words. This module therefore completes the library's message. It uses a private method of the
-  library. Without that method the reasoning is left out.
+  words. This module therefore completes the library's message, by a private method of the library.
+  Without that method, the reasoning is left out.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ NAMES = (
 
 
 def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
-    """Return a client for Amazon Bedrock that never retries. It sends each request once.
+    """Return a client for Amazon Bedrock that sends each request once and never retries.
 
     Args:
         arguments: As for ``pydantic_ai.providers.bedrock.BedrockProvider``: ``api_key``,
             ``base_url``, ``region_name``, ...
+        timeout_seconds: Maximum seconds to wait for data of a response.
 
     Raises:
         UserError: No region is set, or an argument is unknown.
@@ -103,7 +104,10 @@ def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
 
 
 class CompatibleChatModel(OpenAIChatModel):
-    """A model whose replies have the reported cost, as ``cost`` in ``provider_details``."""
+    """A model with OpenAI's protocol. Its replies have the reported cost in ``provider_details``.
+
+    The key is ``cost``. It is missing if the server reports no cost.
+    """
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
@@ -130,7 +134,10 @@ class _CompatibleStream(OpenAIStreamedResponse):
 async def _with_usage(
     chunks: AsyncIterable[ChatCompletionChunk],
 ) -> AsyncIterator[ChatCompletionChunk]:
-    """Yield the chunks of a stream. Usage that Moonshot puts into a choice becomes the chunk's."""
+    """Yield the chunks of a stream. A chunk without usage gets the usage in its first choice.
+
+    Moonshot reports the usage there.
+    """
     from openai.types import CompletionUsage
 
     async for chunk in chunks:
@@ -148,9 +155,10 @@ _MARK = "perdure_sends_reasoning"
 
 
 def send_reasoning(model: Any) -> None:
-    """Make a Groq model send back its earlier reasoning. Each earlier reply gets its own.
+    """Make a Groq model send back the reasoning of each earlier reply with that reply.
 
-    This replaces the library's method that converts a reply to a message.
+    This replaces the library's method that converts a reply to a message. If the model has no such
+    method, nothing is changed.
     """
     to_message = getattr(model, _METHOD, None)
     if to_message is None:
@@ -176,11 +184,11 @@ def send_reasoning(model: Any) -> None:
 
 
 def takes_reasoning(model: Any, response: ModelResponse) -> bool:
-    """Return whether Groq accepts an earlier reply's reasoning.
+    """Return whether the reasoning of an earlier reply is sent back to Groq.
 
-    Groq refuses reasoning in a request to a model that has none, so a reply of another model is
-    sent without it. Groq uses the reasoning of replies with tool calls. It drops the reasoning of
-    answers, as these models' format requires.
+    It must be a reply of the same model, because Groq rejects a request with reasoning for a model
+    that has none. It must have tool calls: Groq drops the reasoning of other replies, as the format
+    of these models requires.
     """
     if not getattr(model, _MARK, False) or response.model_name != model.model_name:
         return False
@@ -200,21 +208,22 @@ REASON_NEEDED = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=
 
 @lru_cache(maxsize=1)
 def trusted() -> ssl.SSLContext:
-    """Return the TLS settings, with the trusted certificates.
+    """Return the TLS settings with the trusted certificates.
 
-    They are cached, because reading the certificates takes longer than a request.
+    The result is cached, because reading the certificates takes longer than a request.
     """
     return httpx2.create_ssl_context()
 
 
 async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = False) -> Any:
-    """Open an HTTP client for a model provider. It is closed with ``stack``.
+    """Open an HTTP client for a model provider. The client is closed with ``stack``.
 
-    Its connections are kept for the next rounds of the process, so that a round does not begin with
-    a TLS handshake. ``done`` watches the client's responses for the end of the reply.
+    Its connections stay open for the next rounds of the process, so that a round does not begin
+    with a TLS handshake. If the environment configures a proxy, they are closed with the client.
 
     Args:
-        legacy: Use the package ``httpx``, which some providers' packages still require.
+        done: Watches the client's responses for the end of the reply.
+        legacy: Whether to use the package ``httpx``, which some providers' packages still require.
     """
     package: Any = importlib.import_module("httpx") if legacy else httpx2
     timeout = package.Timeout(None, connect=CONNECT_SECONDS)
@@ -231,9 +240,9 @@ async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = Fa
 
 
 def _kept_connections(package: Any) -> Any:
-    """Return this event loop's shared transport of an HTTP package.
+    """Return the transport of an HTTP package that all clients in this event loop share.
 
-    No client closes it.
+    Closing a client does not close it.
     """
     of_loop = _transports.setdefault(asyncio.get_running_loop(), {})
     if package.__name__ not in of_loop:
@@ -265,13 +274,13 @@ async def model_of(
     stack: AsyncExitStack,
     done: DoneMarker,
 ) -> TheirModel:
-    """Open the model ``PROVIDER:NAME`` with the model library.
-
-    Its connections are closed with ``stack``.
+    """Open the model ``PROVIDER:NAME`` with the model library. It is closed with ``stack``.
 
     Args:
-        secret: The API key; None for the provider's own variable or no key.
+        secret: The API key. None for the provider's own variable, or no key.
         arguments: Arguments of the provider's class.
+        timeout_seconds: The time limit of a request. Only the client for Bedrock uses it.
+        done: Watches the responses of the provider's HTTP client.
 
     Raises:
         UserError: The provider is unknown, or needs more arguments.
@@ -318,10 +327,10 @@ async def model_of(
 
 
 def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitable[Any] | None:
-    """Return an HTTP client for a provider's class, to be awaited. ``done`` watches its responses.
+    """Return an awaitable HTTP client for a provider's class. ``done`` watches its responses.
 
     Returns:
-        None if the class does not take such a client.
+        None if the class does not accept such a client.
     """
     parameters = _parameters_of(provider)
     if "http_client" not in parameters or parameters & {"hf_client", "credential_source"}:
@@ -338,7 +347,7 @@ def _parameters_of(provider: str) -> set[str]:
     """Return the parameter names of a model provider's class.
 
     Returns:
-        An empty set if the provider is unknown or not installed, or if the gateway chooses it.
+        An empty set if the provider is unknown or not installed, or if a gateway chooses the class.
     """
     if provider.startswith("gateway/"):
         return set()

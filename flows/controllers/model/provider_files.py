@@ -1,7 +1,7 @@
-"""Files as message parts of the model library (pydantic-ai).
+"""Conversion of files to message parts of the model library (pydantic-ai).
 
-The library turns them into the provider's form: data URLs, file parts, or blocks. This module is
-imported only when a request is made.
+The library converts the parts to the provider's form: data URLs, file parts, or blocks. This module
+is imported only when a request is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from perdure.flows.core.files import BYTES, File, artifact_name
 
 
 def content_with_files(text: str, files: Sequence[AttachedFile]) -> str | list[UserContent]:
-    """Return the content of a user message: its texts, and the files between them."""
+    """Return the content of a user message: its texts, and the files between them.
+
+    The content is a text if there are no files.
+    """
     if not files:
         return text
     pieces: list[UserContent] = []
@@ -51,7 +54,7 @@ def _part(file: File) -> UserContent:
 
 
 def shown_in(messages: Sequence[ChatMessage]) -> list[File]:
-    """Return the pictures and documents in a request."""
+    """Return the pictures and documents in a request. Text files are left out."""
     return [
         each.file
         for message in messages
@@ -62,9 +65,10 @@ def shown_in(messages: Sequence[ChatMessage]) -> list[File]:
 
 
 def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed:
-    """Return the failure of a request that showed files. A permanent failure names the files.
+    """Return a failure whose error text names the files of the request.
 
-    If a model cannot see pictures, the error texts of most servers do not say so clearly.
+    Only a FatalError is changed. If a model cannot read pictures, the error texts of most servers
+    do not say so clearly.
     """
     if not isinstance(failure.error, FatalError) or not files:
         return failure
@@ -77,7 +81,7 @@ def with_files_named(failure: ModelFailed, files: Sequence[File]) -> ModelFailed
 
 
 def is_refused_here(error: Exception) -> bool:
-    """Return whether an error means that the model library itself refuses a file."""
+    """Return whether an error means that the model library itself rejects a file."""
     return isinstance(error, UserError | NotImplementedError | AssertionError) or (
         type(error) is RuntimeError
     )

@@ -1,8 +1,8 @@
-"""The keys passed to the model library: ``settings`` and ``provider``.
+"""The keys whose values are passed to the model library: ``settings`` and ``provider``.
 
-``settings`` belong to each request, ``provider`` to the provider's class. Both are validated when
-the flow is read, against the library's own definitions. The library is imported only for flows that
-use these keys.
+``settings`` are added to each request. ``provider`` has arguments of the provider's class. Both are
+validated when the flow is read, against the library's own definitions. The library is imported only
+for flows that use these keys.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ def faults_of_settings(settings: Mapping[str, Any]) -> Iterator[Fault]:
 def faults_of_provider(
     arguments: Mapping[str, Any], model: str | None, base_url: str | None, api_key: str | None
 ) -> Iterator[Fault]:
-    """Yield the faults of a flow's key ``provider``, the arguments of the provider's class."""
+    """Yield the faults of a flow's key ``provider``, the arguments of the provider's class.
+
+    Args:
+        model, base_url, api_key: The keys of the same names beside ``provider``.
+    """
     prefix, colon, _ = (model or "").partition(":")
     if not colon or base_url is not None:
         yield ("provider",), "it requires model: PROVIDER:NAME in the flow, and excludes base_url"
@@ -124,10 +128,10 @@ def faults_of_provider(
 
 
 def arguments_of(provider: str) -> set[str]:
-    """Return the names of the arguments of a provider's class that a file can express.
+    """Return the names of a provider class's arguments that a file can express.
 
     Returns:
-        An empty set if the class is not available here.
+        An empty set if the provider is unknown, or its package is not installed.
     """
     import inspect
 
@@ -142,13 +146,13 @@ def arguments_of(provider: str) -> set[str]:
 
 
 def resolved(value: Any, what: str) -> Any:
-    """Replace each ``env:NAME`` in a model's configuration by its secret, recursively.
+    """Return a copy of a configuration in which secrets replace each ``env:NAME``, at any depth.
 
     Args:
         what: The name of the value, for errors.
 
     Raises:
-        FatalError: A referenced variable is missing.
+        FatalError: A variable is missing or empty.
     """
     if isinstance(value, Mapping):
         return {name: resolved(each, f"{what}.{name}") for name, each in value.items()}
@@ -161,7 +165,7 @@ def _names_of_provider(prefix: str) -> list[str] | None:
     """Return the names of one provider's own request settings.
 
     Returns:
-        An empty list for an unknown prefix; None if the provider's package is not installed.
+        An empty list if the prefix is unknown. None if the provider's package is not installed.
     """
     if prefix not in CLASSES:
         return []
@@ -176,7 +180,7 @@ def _names_of_provider(prefix: str) -> list[str] | None:
 
 
 def _fault_of(owner: Any, name: str, value: Any) -> str | None:
-    """Return why the model library refuses the value of a request setting.
+    """Return the reason why the model library does not accept the value of a request setting.
 
     Args:
         owner: The library's class that declares the setting.

@@ -1,4 +1,4 @@
-"""Conversion of a provider's response to its stored form. Later requests send it back.
+"""Conversion between a provider's response and its stored form, which later requests send back.
 
 The stored form has reasoning, signatures and ids of the parts. The model library knows what each
 provider requires, and leaves out parts that another provider cannot read.
@@ -47,14 +47,14 @@ _MARKS = ("signature", "id", "provider_details")
 def kept_of(
     response: theirs.ModelResponse, calls: Sequence[ToolCall], secrets: Sequence[str]
 ) -> str:
-    """Return a response as JSON text, to be sent back. Later requests contain it.
-
-    The text is empty if the response has only text and calls. It is also empty for a response that
-    is too long or contains a secret.
+    """Return a response's stored form as JSON text.
 
     Args:
-        calls: The response's calls, with the ids under which they are answered.
+        calls: The response's calls, with the ids under which their results are sent back.
         secrets: Texts that the result must not contain.
+
+    Returns:
+        An empty text if the response has only text and calls, is too long, or contains a secret.
     """
     parts = [
         part for part in response.parts if not isinstance(part, theirs.FilePart | theirs.SpeechPart)
@@ -86,13 +86,15 @@ def kept_of(
 
 
 def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse | None:
-    """Restore a model's response from a chat message's JSON text.
+    """Restore a model's response from its stored form in a chat message.
 
-    The response contains only calls that have an answer. Reasoning that ``model`` would read as its
-    own text is left out: reasoning of another provider, or which can only be sent between tags.
+    The response contains only the calls that the message has. Reasoning is left out if ``model``
+    would read it as its own text: reasoning of another provider, or reasoning that can only be sent
+    between tags.
 
     Returns:
-        None if the message has no usable response.
+        None if the message has no stored form, or if that cannot be read or lacks a call of the
+            message.
     """
     if not message.kept:
         return None
@@ -127,7 +129,7 @@ def _says_more(part: Any) -> bool:
 def _is_blank(part: theirs.ModelResponsePart) -> bool:
     """Return whether a part is only white space.
 
-    Some models write such text before they think, and Anthropic refuses to take it back.
+    Some models write such text before they think, and Anthropic rejects it in a request.
     """
     return (
         isinstance(part, theirs.TextPart)
@@ -139,9 +141,15 @@ def _is_blank(part: theirs.ModelResponsePart) -> bool:
 def _would_be_words(
     part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model
 ) -> bool:
-    """Return whether the library would send reasoning between tags in the reply's text.
+    """Return whether reasoning must be left out of a request.
 
-    The model would read it there as its own text.
+    It must if the library would put it between tags into the reply's text. There, the model would
+    read the reasoning as its own words.
+
+    Args:
+        part: The reasoning.
+        response: The response that has the reasoning.
+        model: The model that gets the request.
     """
     if (
         part.provider_name or response.provider_name
@@ -165,10 +173,10 @@ def _would_be_words(
 
 
 def _as_called(part: theirs.ToolCallPart, call: ToolCall) -> theirs.ToolCallPart:
-    """Return a tool call as the model wrote it. It is sent back to the provider.
+    """Return a tool call for sending back to the provider, as the model wrote it.
 
-    Providers refuse arguments that are not a JSON object. Such arguments are replaced by the parsed
-    ones.
+    But providers reject arguments that are not a JSON object. Such arguments are replaced by those
+    of ``call``.
     """
     return (
         replace(part, tool_name=call.name)

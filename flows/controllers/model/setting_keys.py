@@ -1,4 +1,4 @@
-"""The keys below a key of the model's settings: window, price, notes, models and fallback."""
+"""The keys within the model's settings window, price, notes, models and fallback."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class PriceKeys(BaseModel):
     """The price of a million tokens in US dollars.
 
     Attributes:
-        cached: The price of input that the provider read from its cache; None for the price of
+        cached: The price of input that the provider read from its cache. None for the price of
             input.
-        cache_write: The price of input that the provider wrote to its cache; None for the price of
+        cache_write: The price of input that the provider wrote to its cache. None for the price of
             input.
     """
 
@@ -47,7 +47,7 @@ class PriceKeys(BaseModel):
 
 
 class ModelKeys(BaseModel):
-    """A model among several: one entry of ``models`` or ``allowed_models``.
+    """One entry of ``models`` or ``allowed_models``.
 
     The attributes are the same as in ``ModelSettings``.
     """
@@ -70,13 +70,13 @@ Models = Annotated[list[Annotated[ModelKeys, BeforeValidator(_as_keys)]], Field(
 
 
 class NoteKeys(BaseModel):
-    """The notes of earlier runs; the key ``notes``.
+    """The key ``notes``: the notes of earlier runs.
 
     Attributes:
-        namespace: Whose notes they are, with facts of the run in braces. The model cannot choose
-            it.
+        namespace: The owner of the notes: a name with facts of the run in braces. The model cannot
+            choose it.
         shown: How many notes the prompt shows.
-        commands: The commands that the model gets.
+        commands: The commands for notes that the model can call.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -104,16 +104,19 @@ NotesOfModel = Annotated[NoteKeys, BeforeValidator(_as_note_keys)]
 
 
 class FallbackKeys(BaseModel):
-    """When a round asks its next model; the key ``fallback``.
+    """The key ``fallback``: the failures after which a round asks its next model.
 
     Attributes:
-        busy_seconds: Seconds for which a provider may be busy or away (429, 5xx, no connection)
-            before the next model is asked. None: as long as the round waits for its provider.
-        incomplete: After the last attempt whose reply broke off or took too long.
-        gone: If the model cannot be used: it is unknown, its key is missing or refused, or its
-            quota is exhausted.
-        rejected: If the provider rejects the request (400, 413, 422, too long for the model).
-        refused: If the model refuses to reply.
+        busy_seconds: Seconds for which a provider may be busy or unreachable (429, 5xx, no
+            connection) before the next model is asked. None: the next model is not asked, and the
+            round waits for the provider.
+        incomplete: Whether the next model is asked if the reply of the last attempt broke off or
+            took too long.
+        gone: Whether the next model is asked if a model cannot be used. It is unknown, its key is
+            missing or rejected, or its quota is exhausted.
+        rejected: Whether the next model is asked if the provider rejects the request (400, 413,
+            422, too long for the model).
+        refused: Whether the next model is asked if a model refuses to reply.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

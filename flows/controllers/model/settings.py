@@ -67,10 +67,7 @@ NAMES = ("goal", "inputs", "node_goal", "commands", "budgets", "values", "recall
 
 
 def check_template(source: str) -> None:
-    """Raise InvalidFlow if a prompt template is not valid.
-
-    It may have a syntax error or an unknown name.
-    """
+    """Raise InvalidFlow if a prompt template has a syntax error or uses an unknown name."""
     from jinja2 import TemplateSyntaxError, meta
 
     try:
@@ -86,6 +83,10 @@ def check_template(source: str) -> None:
 
 def rendered(source: str, what: str, variables: Mapping[str, Any]) -> str:
     """Render a prompt template, and return its text.
+
+    Args:
+        what: The name of the template, for errors.
+        variables: The values of ``NAMES``.
 
     Raises:
         FatalError: Rendering failed. The message names the template and the fault.
@@ -132,18 +133,20 @@ NEEDED = "it needs perdure[ai], which is not installed here (pip install 'perdur
 
 
 class ModelSettings(BaseModel):
-    """The settings of the controller ``model``. None leaves a setting to the worker or provider.
+    """The settings of the controller ``model``.
+
+    None leaves a setting to the worker, the provider or the default.
 
     Attributes:
         model, base_url, api_key: The model, its server and its key (``env:NAME``); see
             ``endpoint.target_of``.
-        models: Several models in the order in which they are asked, instead of one. If one fails,
-            the next is asked; see ``FallbackKeys``.
+        models: Several models instead of one. They are asked in this order: if one fails, the next
+            is asked; see ``FallbackKeys``.
         fallback: After which failures the next model is asked.
         allowed_models: The models that a submission can choose from.
         system, user: Templates of the first two messages.
-        reply: ``tools`` calls commands as tools. ``json`` uses a JSON format. ``auto`` prefers
-            tools if the model has them.
+        reply: The format of replies. ``tools``: the model calls commands as tools. ``json``: it
+            replies in a JSON format. ``auto``: tools if the model has them.
         words: The use of a reply that calls no command although it could; see
             ``parse_reply.Words``.
         temperature, max_tokens: The temperature and the maximum tokens of each reply.
@@ -151,13 +154,13 @@ class ModelSettings(BaseModel):
         window: How much of the history a request contains.
         compaction: Whether the model writes a summary, in a round of its own, before requests leave
             out more of the history.
-        notes: The notes of earlier runs that the model reads and writes. None gives it none.
-        refusal: The reaction to a model's refusal: ``end`` ends the run errored, ``ask`` asks a
+        notes: The notes of earlier runs that the model reads and writes. None: it has no notes.
+        refusal: The reaction to a model's refusal. ``end`` ends the run errored, ``ask`` asks a
             person.
         price: The price of tokens, if the price list lacks it or should not be used.
+        unpriced: For a run with a money budget whose model has no known price: ``say`` reports it
+            in the first round's event, ``refuse`` sends no request.
         settings, provider: Arguments for the model library; see ``provider_settings``.
-        unpriced: For a money budget without a price: ``say`` reports it in the first round's event,
-            ``refuse`` makes no request.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
@@ -188,9 +191,12 @@ class ModelSettings(BaseModel):
 def read_settings(values: Mapping[str, Any]) -> ModelSettings:
     """Validate the settings of the controller ``model``, and return them.
 
+    Args:
+        values: The settings by name. None stands for the default.
+
     Raises:
-        InvalidController: Settings are invalid. It has a sentence for each, none of which shows a
-            key.
+        InvalidController: Settings are not valid. The error has one sentence for each of them, and
+            shows no key.
     """
     faults = list(_faults_of_keys(values))
     try:
@@ -225,7 +231,7 @@ SEVERAL = ("models", "allowed_models")
 
 
 def _faults_of_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault for each API key that is not a reference. The text does not show the key."""
+    """Yield a fault for each API key that is not a reference. The fault does not show the key."""
     places: list[tuple[tuple[str | int, ...], Any]] = [(("api_key",), values.get("api_key"))]
     for name in SEVERAL:
         entries = values.get(name)
@@ -242,7 +248,7 @@ def _faults_of_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _faults_of_models(settings: ModelSettings) -> Iterator[Fault]:
-    """Yield the contradictions in the choice of models."""
+    """Yield each contradiction in the choice of models."""
     if settings.models is not None:
         for name in ("model", "base_url", "provider"):
             if getattr(settings, name) is not None:
@@ -284,7 +290,7 @@ def _faults_of_library(settings: ModelSettings, api_key: Any) -> Iterator[Fault]
 
 
 def missing() -> str | None:
-    """Return a sentence about missing packages of models. None if this process has all."""
+    """Return a sentence about packages that this process lacks for models. None if it has all."""
     return None if all(find_spec(package) for package in PACKAGES) else NEEDED
 
 

@@ -1,6 +1,6 @@
-"""Models that replace those of providers in this process, for tests. See ``FakeModel``.
+"""Fake models that replace the models of providers in this process, for tests (``FakeModel``).
 
-A flow names such a model ``fake:NAME``. A test can also replace every model by one of them.
+A flow names such a model ``fake:NAME``. A test can also let one of them replace every model.
 """
 
 from __future__ import annotations
@@ -24,32 +24,46 @@ _in_use: list[str] = []
 
 
 def keep(name: str, opener: Opener) -> None:
-    """Make the model that ``opener`` returns known as ``fake:NAME`` in this process."""
+    """Register a fake model as ``fake:NAME`` in this process.
+
+    Args:
+        opener: Returns the model for the request of one round.
+    """
     _openers[PREFIX + name] = opener
 
 
 def begin(name: str) -> None:
-    """Replace every model in this process by the one kept under ``name``."""
+    """Let the fake model that is registered under ``name`` replace every model in this process.
+
+    It does so until ``end``. If several have begun, the last one counts.
+    """
     _in_use.append(PREFIX + name)
 
 
 def end(name: str) -> None:
-    """Stop the replacement that ``begin`` started."""
+    """End the replacement that ``begin`` started with this name."""
     _in_use.remove(PREFIX + name)
 
 
 def stand_in_for(model: str | None) -> str | None:
-    """Return the name of a model's replacement. None if the flow's own model is used."""
+    """Return the name of the fake model that replaces a model.
+
+    Args:
+        model: The flow's model.
+
+    Returns:
+        None if no fake model replaces it.
+    """
     if _in_use:
         return _in_use[-1]
     return model if model is not None and model.startswith(PREFIX) else None
 
 
 def fault_of_stand_in(name: str) -> str | None:
-    """Return why a name like ``fake:NAME`` is unknown, as a sentence.
+    """Return a sentence that says why a name like ``fake:NAME`` is unknown.
 
     Returns:
-        None for a name of another form, and an empty text if the name is known.
+        None if the name has another form. An empty text if the name is known.
     """
     if not name.startswith(PREFIX):
         return None
@@ -57,10 +71,10 @@ def fault_of_stand_in(name: str) -> str | None:
 
 
 def opened(name: str, context: RoundContext) -> Any:
-    """Return the replacing model for one round's request.
+    """Return the named fake model for a round.
 
     Raises:
-        FatalError: no model has this name in this process.
+        FatalError: No fake model has this name in this process.
     """
     if name not in _openers:
         raise FatalError(_unknown(name))

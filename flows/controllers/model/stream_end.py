@@ -1,8 +1,8 @@
-"""The end of a streamed reply: whether the reply is complete, or the stream was cut.
+"""The end of a streamed reply: detection of streams that were cut before the reply was complete.
 
-A proxy that gives up and a server that restarts end a stream properly, so the stream's end proves
-nothing. A complete reply says why it ended. In OpenAI's protocol the line ``data: [DONE]`` is
-equivalent, for servers that give no reason.
+If a proxy gives up or a server restarts, the stream ends without an error. So the end of a stream
+proves nothing. A complete reply says why it ended. In OpenAI's protocol, the line ``data: [DONE]``
+is equivalent, for servers that give no reason.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_inte
 
 
 class DoneMarker:
-    """The state of an HTTP client's last response. Its ``watch`` is a response hook.
+    """The state of an HTTP client's last response. ``watch`` is the client's response hook.
 
     Attributes:
         is_seen: Whether the response contained ``data: [DONE]``.
-        is_stream: Whether the response was an event stream, or had an error status.
+        is_stream: Whether the response was an event stream, or had a status other than success.
         body: The beginning of a response that was not an event stream.
-        refused_call: The error by which the provider refused the model's call in the stream; else
-            None.
+        refused_call: The error in the stream by which the provider rejected the model's tool call.
+            None without such an error.
     """
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class DoneMarker:
 
     @property
     def is_no_reply(self) -> bool:
-        """Whether a model's server answered 200 without a stream.
+        """Whether a model's server responded with success, but sent a web page or an error.
 
-        The content is a page or an error. No model was used in that case.
+        No model was used in that case.
         """
         text = self.body.strip()
         # Some servers use another content type for streams.
@@ -70,9 +70,10 @@ class DoneMarker:
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
-        """Watch a model server's response for the reply's end.
+        """Watch the body of a model server's response while the client reads it.
 
-        The bytes are passed on unchanged, without a byte order mark at their beginning.
+        The bytes are passed on unchanged, except for a byte order mark at their beginning, which is
+        removed.
         """
         self.is_seen, self.body, self.refused_call = False, b"", None
         self.is_stream = response.status_code >= 300 or any(
@@ -112,9 +113,10 @@ class DoneMarker:
 
 
 async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a stream without a byte order mark (BOM) at its beginning.
+    """Yield the pieces of a stream without a byte order mark (BOM) at its beginning.
 
-    The providers' clients would take it for a part of the first event's name, and drop that event.
+    A provider's client would read the mark as a part of the first event's name, and drop that
+    event.
     """
     head: bytes | None = b""
     async for piece in pieces:
@@ -130,10 +132,10 @@ async def _without_mark(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def refusal_in(response: ModelResponse) -> str:
-    """Return why the model or its provider refused, in their words.
+    """Return why the model or its provider refused to reply, in its words.
 
     Returns:
-        An empty text if neither did.
+        An empty text if neither refused.
     """
     details = response.provider_details or {}
     raw = str(details.get("finish_reason") or "")
@@ -149,9 +151,9 @@ def refusal_in(response: ModelResponse) -> str:
 
 
 def fault_in(response: ModelResponse) -> str:
-    """Return the fault that the provider found in the output.
+    """Return the fault that the provider found in the model's output, such as an unreadable call.
 
-    An example is a call that it cannot read. The text is empty if there is no fault.
+    The text is empty if the provider found no fault.
     """
     raw = str(
         (response.provider_details or {}).get("finish_reason") or response.finish_reason or ""
@@ -160,7 +162,7 @@ def fault_in(response: ModelResponse) -> str:
 
 
 def lacks_reason_only(error: ModelAPIError) -> bool:
-    """Return whether an error only reports a missing finish_reason. The reply was a stream."""
+    """Return whether an error of a stream says nothing but that finish_reason is missing."""
     return (
         type(error) is ModelAPIError
         and error.__cause__ is None
@@ -180,16 +182,20 @@ _NOT_WHOLE = re.compile(
 
 
 def _meaning_of(raw: str) -> str:
-    """Return the meaning of a server's own reason: ``stop``, ``length``, or else the reason."""
+    """Return the meaning of a reason that the library does not know: ``stop`` or ``length``.
+
+    If the reply did not end well, the reason itself is returned.
+    """
     if _CUT.search(raw):
         return "length"
     return raw if _NOT_WHOLE.search(raw) else "stop"
 
 
 def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
-    """Return why a streamed reply ended, such as ``stop``.
+    """Return why a streamed reply ended: ``stop``, ``length``, ...
 
     Args:
+        model: The model's name, for errors.
         is_done: Whether the server has sent ``data: [DONE]``.
 
     Raises:

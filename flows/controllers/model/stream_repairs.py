@@ -2,14 +2,14 @@
 
 - Usage in every chunk: vLLM and SGLang with ``continuous_usage_stats``, LiteLLM, Fireworks and xAI
   report the usage so far with each chunk. The library adds these numbers up, unless a setting says
-  that they are cumulative. That setting also changes the request, and other servers refuse it.
-- Reasoning between tags in the text: the library sees a tag only if a chunk holds nothing else.
+  that they are cumulative. That setting also changes the request, and other servers reject it.
+- Reasoning between tags in the text: the library detects a tag only if a chunk holds nothing else.
 - Tool calls: the library joins all calls with one index, and appends a name that comes with each
   chunk. Ollama, Dynamo and Gemini's OpenAI format give all calls the index 0. MiniMax on NVIDIA NIM
   repeats the name.
 
 This module replaces the parts manager and the method ``_add_usage`` of a stream, which are private
-parts of the library. A stream without them is left as it is.
+parts of the library. A stream that lacks one of them keeps the library's behaviour there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from perdure.flows.controllers.model.thoughts import ThoughtSplitter
 
 
 def repair(stream: Any) -> PartsOfReply | None:
-    """Make the model library read a stream right. Call it before the first event is read.
+    """Make the model library read a stream correctly. Call this before the first event is read.
 
     Returns:
-        The holder of the reply's parts, for ``flush`` at its end. None if the library has changed.
+        The holder of the reply's parts. Call its ``flush`` at the end of the stream. None if the
+            stream has another class of holder than this release knows.
     """
     count_last_usage(stream)
     before = getattr(stream, "_parts_manager", None)
@@ -44,10 +45,12 @@ def repair(stream: Any) -> PartsOfReply | None:
 
 
 def count_last_usage(stream: Any, add: Callable[..., None] | None = None) -> None:
-    """Make a stream keep the last reported usage. The library would add up all.
+    """Make a stream count only the last reported usage. The library would add up all reports.
+
+    If the stream has no method ``_add_usage``, nothing is changed.
 
     Args:
-        add: The library's method for this stream. None: the method of the stream.
+        add: The library's method to call for this stream. None: the stream's ``_add_usage``.
     """
     add_usage = add or getattr(stream, "_add_usage", None)
     if add_usage is None:
@@ -73,7 +76,7 @@ def count_last_usage(stream: Any, add: Callable[..., None] | None = None) -> Non
 
 
 def _merged(before: RequestUsage, now: RequestUsage) -> RequestUsage:
-    """Return the later of two reports. A number that it lacks is taken from the earlier report.
+    """Return the later of two reports of usage. Numbers that it lacks come from the earlier report.
 
     Some gateways report the input with the first chunk and the output with the last.
     """
@@ -86,7 +89,7 @@ def _merged(before: RequestUsage, now: RequestUsage) -> RequestUsage:
 
 
 class PartsOfReply(ModelResponsePartsManager):
-    """The parts of a streamed reply. Thoughts and calls are kept apart."""
+    """The parts of a streamed reply. It separates thoughts from text, and calls from each other."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +105,12 @@ class PartsOfReply(ModelResponsePartsManager):
         thinking_tags: tuple[str, str] | None = None,
         **options: Any,
     ) -> Iterator[ModelResponseStreamEvent]:
-        """Add a piece of text to the reply: its thoughts to a thought, the rest to a text."""
+        """Add a piece of text to the reply. The part of it between tags is added as a thought.
+
+        Args:
+            thinking_tags: The start tag and the end tag of a thought. None: the text has no
+                thoughts.
+        """
         if thinking_tags is None or not content:
             yield from super().handle_text_delta(
                 vendor_part_id=vendor_part_id,
@@ -122,7 +130,7 @@ class PartsOfReply(ModelResponsePartsManager):
             )
 
     def flush(self) -> Iterator[ModelResponseStreamEvent]:
-        """Add the end of the text, held back because it could have been the beginning of a tag."""
+        """Add the end of the text. It was held back, because a tag could have begun there."""
         for segment in [] if self._splitter is None else self._splitter.flush():
             yield from super().handle_text_delta(
                 content=segment.content,
@@ -139,7 +147,7 @@ class PartsOfReply(ModelResponsePartsManager):
         tool_call_id: str | None = None,
         **options: Any,
     ) -> Any:
-        """Add a piece to its tool call."""
+        """Add a piece to its tool call. It may begin a new call."""
         piece = _Piece(tool_name or None, args, tool_call_id or None)
         return super().handle_tool_call_delta(
             **self._calls.placed(vendor_part_id, piece), **options
@@ -147,7 +155,7 @@ class PartsOfReply(ModelResponsePartsManager):
 
 
 class _Call:
-    """A tool call that comes in pieces."""
+    """A tool call that arrives in pieces."""
 
     def __init__(self, key: Hashable, id: str | None) -> None:  # noqa: A002
         self.key, self.id = key, id
@@ -156,7 +164,7 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments are complete: a whole JSON object. No piece can follow then."""
+        """Whether the arguments are a complete JSON object, so that no piece can follow."""
         if isinstance(self.args, dict):
             return True
         if not self.args.rstrip().endswith("}"):
@@ -168,10 +176,10 @@ class _Call:
         return True
 
     def begins_another(self, index: Hashable | None, piece: _Piece) -> bool:
-        """Return whether a piece of this index begins another call.
+        """Return whether a piece with this call's index begins another call.
 
-        An id of its own is a sign only if the piece also has a name, or if this call is complete:
-        some servers make up another id for each piece.
+        A different id is a sign of this only if the piece also has a name, or if this call is
+        complete: some servers invent an id for each piece.
         """
         if self.id is not None and piece.id is not None and piece.id != self.id:
             return piece.name is not None or self.is_whole
@@ -185,7 +193,7 @@ class _Call:
 
 
 class _Piece(NamedTuple):
-    """The content of one chunk about a tool call."""
+    """A chunk's part of a tool call."""
 
     name: str | None
     args: str | dict[str, Any] | None
@@ -206,7 +214,7 @@ class _Calls:
         self._current: dict[Hashable | None, _Call] = {}
 
     def placed(self, index: Hashable | None, piece: _Piece) -> dict[str, Any]:
-        """Return the library method's arguments for a piece of a call."""
+        """Return the arguments with which to call the library's method for a piece of a call."""
         call = self._call_of(index, piece)
         name, args = self._added_name(call, piece.name), piece.args
         call.name += name or ""
@@ -227,7 +235,7 @@ class _Calls:
         }
 
     def _call_of(self, index: Hashable | None, piece: _Piece) -> _Call:
-        """Return the call of a piece. It may be a new one."""
+        """Return the call to which a piece belongs. A piece may begin a new call."""
         first = self._current.get(index)
         call = first
         if piece.id is not None:
@@ -243,7 +251,14 @@ class _Calls:
         return call
 
     def _added_name(self, call: _Call, name: str | None) -> str | None:
-        """Return a piece's addition to the name of a call. Some servers repeat the whole name."""
+        """Return the text that a piece adds to the name of a call.
+
+        Args:
+            name: The name in the piece. Some servers repeat the whole name in each piece.
+
+        Returns:
+            None if the piece has no name, or only repeats it.
+        """
         if name is None or not call.name:
             return name
         joined = call.name + name

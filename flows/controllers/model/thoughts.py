@@ -1,8 +1,8 @@
-"""Reasoning in the text of a reply, between tags. A model's server has left it there.
+"""Separation of reasoning that a model's server has left in the text of a reply, between tags.
 
 A server without a reasoning parser for its model (llama.cpp, Ollama, vLLM, SGLang) sends the
-reasoning as text: ``<think>...</think>`` before the answer. Some chat templates open the thought
-in the prompt, so that the reply has only the end tag. None of this is the answer.
+reasoning as text: ``<think>...</think>`` before the answer. Some chat templates open the thought in
+the prompt, so that the reply has only the end tag. The reasoning is no part of the answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ MOST_HELD = 20_000
 
 
 class Segment(NamedTuple):
-    """A part of a reply's text: a tag, or text outside or inside of tags."""
+    """A part of a reply's text.
+
+    Attributes:
+        kind: ``text`` outside of a thought, ``thought``, or ``open`` and ``close`` for a tag.
+        content: The part, as it is in the reply.
+        tags: The start tag and the end tag of the thought.
+    """
 
     kind: Literal["text", "thought", "open", "close"]
     content: str
@@ -41,10 +47,11 @@ class Segment(NamedTuple):
 
 
 class ThoughtSplitter:
-    """A splitter of streamed text into text and thoughts. The pieces may end anywhere.
+    """A splitter of a streamed reply into text and thoughts.
 
-    A start tag counts at the beginning of a line. In the middle of a line it counts if its end tag
-    follows. It does not count in quotes or in a fence of code.
+    The reply comes in pieces that may end anywhere. A start tag counts at the beginning of a line.
+    In the middle of a line it counts only if its end tag follows. It does not count in quotes or in
+    a code fence.
 
     Args:
         tags: The start tag and the end tag of the model's thoughts.
@@ -57,7 +64,10 @@ class ThoughtSplitter:
         self._held = ""
 
     def feed(self, piece: str) -> list[Segment]:
-        """Add a piece of text, and return the segments that are certain now."""
+        """Add a piece of the reply, and return the segments that are certain now.
+
+        An end that could be the beginning of a tag is held back until the next call.
+        """
         rest, self._held = self._held + piece, ""
         segments: list[Segment] = []
         while rest:
@@ -65,7 +75,7 @@ class ThoughtSplitter:
         return [each for each in segments if each.content]
 
     def flush(self) -> list[Segment]:
-        """Return the last segment, after the text's end."""
+        """Return the segment that was held back, if any. Call this after the last piece."""
         held, self._held = self._held, ""
         if not held:
             return []
@@ -78,7 +88,7 @@ class ThoughtSplitter:
         return Segment("text", content, self._main)
 
     def _inner(self, rest: str, segments: list[Segment]) -> str:
-        """Add a thought's text to ``segments``, and return the rest."""
+        """Add a thought's text to ``segments``, and return the piece's rest after the end tag."""
         assert self._inside is not None
         tags = self._inside
         place = rest.find(tags[1])
@@ -92,7 +102,7 @@ class ThoughtSplitter:
         return rest[place + len(tags[1]) :]
 
     def _outer(self, rest: str, segments: list[Segment]) -> str:
-        """Add text outside of thoughts to ``segments``. Return the rest."""
+        """Add text outside of thoughts to ``segments``, and return the rest of the piece."""
         pairs: Sequence[tuple[str, str]] = (self._main,)
         if not self._said.strip():
             pairs = (self._main, *AT_START)
@@ -136,7 +146,7 @@ def is_quoted(before: str) -> bool:
 
 
 def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str]:
-    """Split a whole reply into its words and its thoughts."""
+    """Split a complete reply, and return its text without thoughts, and the thoughts."""
     if not any(mark in text for mark in ("<", "[", "◁", *tags)):
         return text, ""
     splitter = ThoughtSplitter(tags)
@@ -157,7 +167,7 @@ def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str
 
 
 def _tail(text: str, tags: Iterable[str]) -> int:
-    """Return the length of a possible tag at a text's end. The rest of the tag may follow."""
+    """Return the length of the longest end of a text that could begin a tag."""
     lengths = (
         length
         for tag in tags

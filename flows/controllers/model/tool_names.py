@@ -1,4 +1,4 @@
-"""Names of commands as tools. Providers allow fewer characters than flows do."""
+"""Names of commands as names of tools, in which providers allow fewer characters than flows do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ToolNames:
     """A mapping between command names and tool names.
 
     Args:
-        commands: The names in the order in which they are offered. If two would be the same tool,
-            the later one gets a number.
+        commands: The names of the commands, in the order in which they are offered. If two would
+            have the same tool name, the later one gets a number at its end.
     """
 
     def __init__(self, commands: Iterable[str]) -> None:
@@ -34,11 +34,11 @@ class ToolNames:
         return self._commands.keys()
 
     def tool(self, command: str) -> str:
-        """Return a command's tool name for the model. The command may no longer be offered."""
+        """Return a command's tool name. The command need not be offered now."""
         return self._tools.get(command) or _legal(command)
 
     def command(self, tool: str) -> str:
-        """Return the command of a tool name. An unknown name stays unchanged."""
+        """Return the command of a tool name. A name that no tool has is returned unchanged."""
         return self._commands.get(tool, tool)
 
 

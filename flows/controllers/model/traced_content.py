@@ -25,7 +25,7 @@ from perdure.flows.core.json_values import canonical
 def of_request(
     messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
-    """Return the attributes for a request's messages and tools."""
+    """Return the attributes for a request's messages and tools, as JSON texts by name."""
     system = [_text(each.text) for each in messages if isinstance(each, SystemMessage)]
     others = [_message(each) for each in messages if not isinstance(each, SystemMessage)]
     definitions = [{"type": "function", **each} for each in tools]
@@ -34,7 +34,7 @@ def of_request(
 
 
 def of_reply(reply: Reply) -> dict[str, str]:
-    """Return the attribute with a model's reply."""
+    """Return the attribute for a model's reply, as a JSON text by its name."""
     thinking = [{"type": "reasoning", "content": reply.thinking}] if reply.thinking else []
     parts = [*thinking, *_said(reply.text, reply.calls)]
     return {OUTPUT: _packed([{"role": "assistant", "parts": parts, "finish_reason": reply.ended}])}
@@ -70,7 +70,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _read(arguments: str) -> Any:
-    """Return a call's arguments. If they are no JSON, return the text."""
+    """Return the arguments of a call as data. If they are not JSON, return the text itself."""
     try:
         return json.loads(arguments)
     except ValueError:
@@ -78,7 +78,11 @@ def _read(arguments: str) -> Any:
 
 
 def _packed(parts: Sequence[Any]) -> str:
-    """Return a list as JSON. If it is too long, its oldest entries are left out."""
+    """Return a list as at most ``MOST_CONTENT`` characters of JSON.
+
+    If the list is too long, its oldest entries are left out. If the newest entry alone is too long,
+    the JSON is cut, and no longer valid.
+    """
     texts = [canonical(each) for each in parts]
     while len(texts) > 1 and sum(map(len, texts)) + len(texts) > MOST_CONTENT:
         del texts[0]

@@ -1,7 +1,7 @@
-"""Limits for MCP servers: the size of their messages, and the work of validating arguments.
+"""Limits for MCP servers: the size of a message, and the steps of validating arguments.
 
-No message can fill the worker's memory. Arguments are validated against a server's JSON schema with
-a limit of steps, which keeps a hostile schema from prolonging the validation.
+No message can fill the worker's memory. Arguments are validated against a server's JSON schema in a
+limited number of steps, so that a hostile schema cannot prolong the validation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ too_long: ContextVar[Callable[[], None]] = ContextVar("too_long")
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """The body of a response with a size limit.
+    """The body of an HTTP response with a size limit.
 
     Reading more than ``most`` bytes raises StreamError with ``fault`` as its text.
     """
@@ -50,11 +50,11 @@ class BoundedStream(httpx2.AsyncByteStream):
 
 
 def bound(response: httpx2.Response) -> None:
-    """Limit the size of an MCP server's HTTP response.
+    """Limit the size of an MCP server's HTTP response, by replacing its stream.
 
-    An event stream as a whole has no limit, because the client library limits each event. A
-    compressed body is not read at all: the request did not accept it, and a few bytes could
-    decompress to any size.
+    Reading a longer body raises StreamError. An event stream as a whole has no limit, because the
+    client library limits each event. A compressed body is never read: the request did not accept
+    compression, and a few bytes could decompress to any size.
     """
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -64,10 +64,10 @@ def bound(response: httpx2.Response) -> None:
 
 
 class _Decoder(codecs.BufferedIncrementalDecoder):
-    """A decoder of UTF-8. A line of more than ``MOST_BYTES`` characters ends the session.
+    """A decoder of UTF-8. A line of more than ``MOST_BYTES`` characters ends the MCP session.
 
-    Bytes that are no UTF-8 become U+FFFD. An error would stop the client library's reader (mcp
-    2.3) without an end of the session, so that no later answer would be read.
+    Bytes that are not UTF-8 become U+FFFD. An exception would stop the client library's reader (mcp
+    2.3) without ending the session, so that no later response would be read.
     """
 
     def __init__(self, errors: str = "strict") -> None:
@@ -79,7 +79,10 @@ class _Decoder(codecs.BufferedIncrementalDecoder):
         return codecs.utf_8_decode(data, "replace", final)
 
     def decode(self, data: Any, final: bool = False) -> str:
-        """Decode a server program's output. A line that is too long ends the session."""
+        """Decode a server program's output.
+
+        A line that is too long ends the session, and the result is then empty.
+        """
         text = super().decode(data, final)
         if self._is_start and text:  # a program on Windows may begin with a byte order mark
             text, self._is_start = text.removeprefix("\ufeff"), False
@@ -116,7 +119,7 @@ _steps: ContextVar[Iterator[int]] = ContextVar("steps")
 
 
 class TooManySteps(Exception):
-    """Raised when a validation exceeds ``STEPS``.
+    """Raised when a validation needs more than ``STEPS`` steps.
 
     References can nest a small schema into billions of checks.
     """
@@ -124,9 +127,9 @@ class TooManySteps(Exception):
 
 @contextmanager
 def counting() -> Iterator[None]:
-    """Count and limit validation steps in the ``with`` block.
+    """Count the steps of a validation in the ``with`` block, and limit them to ``STEPS``.
 
-    A step is one check of a JSON schema.
+    A step is one check of a JSON schema by a validator of ``bounded``.
     """
     before = _steps.set(count())
     try:
@@ -136,9 +139,13 @@ def counting() -> Iterator[None]:
 
 
 def bounded(kind: Any) -> Any:
-    """Return the jsonschema validator class ``kind`` with checks that are counted as steps.
+    """Return a subclass of a jsonschema validator class. Each of its checks counts as a step.
 
-    Inside ``counting``, a check raises TooManySteps if the limit of steps is reached.
+    It may be used only inside ``counting``. There, a check raises TooManySteps if the limit is
+    reached. The keywords in ``UNCHECKED`` accept every value.
+
+    Args:
+        kind: the validator class.
     """
     from jsonschema.validators import extend
 
@@ -153,14 +160,13 @@ def bounded(kind: Any) -> Any:
 
 
 def _accept(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    """Accept every value. Only the MCP server carries out this check."""
+    """Accept every value. Only the MCP server checks this keyword."""
 
 
 def _additional(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a check of additional properties without pattern support.
+    """Return a check of additional properties that is skipped if the JSON schema has patterns.
 
-    If the JSON schema has patterns, the check is skipped. Patterns would decide which properties
-    are additional, and they are not evaluated here.
+    Patterns would decide which properties are additional, and they are not evaluated here.
     """
 
     def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
@@ -174,7 +180,7 @@ def _additional(check: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _counted(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a JSON schema check that counts as a step."""
+    """Return a schema check that counts as a step."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         """Run a JSON schema check within the step limit. At the limit, raise TooManySteps."""

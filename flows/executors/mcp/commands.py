@@ -23,9 +23,14 @@ MISSING = "it needs perdure[mcp], which is not installed here (pip install 'perd
 
 @dataclass(frozen=True)
 class RemoteTool:
-    """An MCP server's tool, as function and arguments (``takes``) of a command.
+    """A tool of an MCP server. It is both the function and the arguments (``takes``) of a command.
 
     The first method that needs the server starts it or connects to it.
+
+    Attributes:
+        name: the name of the tool.
+        server_name: the server's name within the flow.
+        seconds: time limit of one call.
     """
 
     name: str
@@ -37,19 +42,21 @@ class RemoteTool:
 
     @property
     def missing(self) -> str | None:
-        """Why this machine cannot use MCP servers, as a sentence. None if it can."""
+        """The reason why this machine cannot use MCP servers, as a sentence. None if it can."""
         return None if importlib.util.find_spec("mcp") else MISSING
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Validate arguments against the server's schema. Return them as one argument.
 
-        The one argument is named ``arguments``, since a tool's arguments may have any names.
+        The one argument is named ``arguments``, since a tool's arguments may have any names. If the
+        known schema does not accept the arguments, the schema is read from the server again.
 
         Args:
             what: The command's name, for errors.
 
         Raises:
             BadReply: The server's schema does not accept the arguments.
+            PerdureError: The schema cannot be read from the server (see ``told``).
         """
         try:
             self.told().check(args, what)
@@ -59,10 +66,14 @@ class RemoteTool:
         return {"arguments": dict(args)}
 
     def complete(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return the arguments with the defaults of the server's schema filled in.
+        """Validate arguments, and return them with the defaults of the server's schema filled in.
+
+        Args:
+            what: The command's name, for errors.
 
         Raises:
             BadReply: The server's schema does not accept the arguments.
+            PerdureError: The schema cannot be read from the server (see ``told``).
         """
         self.check(args, what)
         properties = self.schema().get("properties")
@@ -74,15 +85,15 @@ class RemoteTool:
         return {**defaults, **args}
 
     def schema(self) -> dict[str, Any]:
-        """Return the argument schema that the MCP server declares."""
+        """Return the JSON schema of the arguments, as the MCP server declares it."""
         return dict(self.told().schema)
 
     def told(self) -> Tool:
-        """Return a tool's declaration (description, schema) from its MCP server.
+        """Return the tool's declaration (description, schema) by its MCP server.
 
         Raises:
             FatalError: The client library is not installed here.
-            PerdureError: As ``McpSession.tool``.
+            PerdureError: The server cannot be used, or lacks the tool (see ``McpSession.tool``).
         """
         if self.missing:
             raise FatalError(f"command {self.server_name}.{self.name}: {self.missing}")
@@ -93,7 +104,7 @@ class RemoteTool:
 
         Raises:
             RoundStopped: The round was cancelled.
-            PerdureError: As ``McpSession.call``.
+            PerdureError: The call failed (see ``McpSession.call``).
         """
         return background.run(self._call(arguments), context.cancelled)
 
@@ -114,13 +125,14 @@ class RemoteTool:
 class McpCommand(CommandSpec):
     """A command for a tool of an MCP server.
 
-    If it is given no description, it has the server's.
+    A command without its own description has the server's description of the tool.
     """
 
     def schema(self) -> dict[str, Any]:
-        """Return the server's tool as a tool definition for models.
+        """Return the command as a tool definition for models.
 
-        It has the form of ``CommandSpec.schema``. The default description is the server's.
+        The definition has the form of ``CommandSpec.schema``. Without a description of its own, the
+        command has the server's description of the tool.
         """
         schema = super().schema()
         return (
@@ -147,10 +159,10 @@ def mcp_commands(
 
     Args:
         name: The server's name within the flow.
-        command, env: The program to start beside the worker, and its environment variables.
+        command, env: The program that the worker starts, and its environment variables.
             ``env:NAME`` refers to a variable of the worker.
-        url, headers: Alternatively the service's URL, and the headers of each request (``env:NAME``
-            or ``Bearer env:NAME``).
+        url, headers: Instead of a program, the URL of an HTTP service, and the headers of each
+            request (``env:NAME`` or ``Bearer env:NAME``).
         tools: The tools that become commands. A mapping can set ``description``, ``idempotent``,
             ``timeout_seconds``, ``approval`` and ``in_doubt`` for each.
         timeout_seconds: Time limit of one call.
@@ -183,10 +195,13 @@ def mcp_commands(
 
 
 def commands_of_server(name: str, server: ServerConfig) -> list[CommandSpec]:
-    """Return a declared MCP server's tools, each as a command.
+    """Return the chosen tools of a declared MCP server as commands. The server is not started.
+
+    Args:
+        name: The server's name within the flow.
 
     Raises:
-        InvalidFlow: A command's name would be invalid.
+        InvalidFlow: The name of a command would not be valid.
     """
     return [_command(name, server, tool, config) for tool, config in server.offered.items()]
 

@@ -1,7 +1,7 @@
 """A flow's declaration of an MCP server: how to reach it, and which of its tools are commands.
 
-The declaration refers to secrets. They are resolved when a session begins, and removed from
-everything that comes out of the session.
+The declaration refers to secrets. They are read when a session begins, and removed from all data
+that comes out of the session.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SCHEME = re.compile(r"[A-Za-z]+ (?=env:)")
 
 
 def refers(value: str) -> bool:
-    """Return whether a value only refers to a secret (``env:NAME``).
+    """Return whether a value is a reference to a secret (``env:NAME``) and nothing else.
 
-    A scheme before the reference is allowed (``Bearer env:NAME``), other text is not.
+    A scheme before the reference is allowed (``Bearer env:NAME``).
     """
     return is_reference(_SCHEME.sub("", value, count=1))
 
@@ -36,7 +36,7 @@ class Secrets:
     """The secrets of one MCP server, read from the worker's environment.
 
     Args:
-        what: The server's name in errors.
+        what: The server's name, for errors.
     """
 
     def __init__(self, what: str) -> None:
@@ -44,9 +44,9 @@ class Secrets:
         self._known: set[str] = set()
 
     def resolved(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return variables or headers with secrets in place of ``env:NAME``.
+        """Return an MCP server's variables or headers with secrets in place of ``env:NAME``.
 
-        The values belong to an MCP server.
+        ``cleaned`` later removes these secrets.
 
         Raises:
             FatalError: This worker does not have a variable, or the variable's value cannot be
@@ -55,7 +55,10 @@ class Secrets:
         return {name: self._value(name, value) for name, value in values.items()}
 
     def cleaned(self, value: Any) -> Any:
-        """Return the server's data or file ``value`` with its secrets replaced."""
+        """Return a copy of the server's JSON data or file, with ``[secret]`` in place of secrets.
+
+        Only secrets that ``resolved`` has read are replaced.
+        """
         if isinstance(value, str):
             return scrubbed(value, self._known)
         if isinstance(value, dict):
@@ -86,7 +89,7 @@ _SECRET = re.compile(r"auth|cookie|credential|key|passw|secret|token", re.IGNORE
 
 
 def _fault(message: str) -> PydanticCustomError:
-    """Return a validation error that hides the invalid value. It may be a secret."""
+    """Return a validation error that does not show the invalid value, which may be a secret."""
     return PydanticCustomError("told_in_full", message)
 
 
@@ -97,10 +100,10 @@ class ToolConfig(CommandOptions):
     """The settings of an MCP tool as a command.
 
     Attributes:
-        description: The description for the controller; None for the server's own.
+        description: The description for the controller. None: the server's own description.
         idempotent: Whether calling the tool twice has the same effect as once. The server's own
             hint about this is ignored.
-        timeout_seconds: Time limit of one call; None for the server's.
+        timeout_seconds: Time limit of one call. None: the ``timeout_seconds`` of the server.
     """
 
     idempotent: bool = False
@@ -108,13 +111,13 @@ class ToolConfig(CommandOptions):
 
 
 class ServerConfig(BaseModel):
-    """One MCP server: ``command`` starts it beside the worker (stdio), ``url`` names a service.
+    """One MCP server: ``command`` is a program that the worker starts, ``url`` an HTTP service.
 
     Attributes:
-        env: Variables for the program, besides the harmless ones of the worker. ``env:NAME`` stands
-            for the worker's variable NAME.
-        headers: Sent with each request. ``env:NAME`` and ``Bearer env:NAME`` refer to the worker's
-            variable.
+        env: Variables for the program. The program also gets a few variables of the worker, none of
+            which is a secret. ``env:NAME`` stands for the worker's variable NAME.
+        headers: The headers of each request. ``env:NAME`` and ``Bearer env:NAME`` refer to the
+            worker's variable.
         tools: The tools that become commands. No other tool can be called.
         timeout_seconds: Time limit of one call.
         start_seconds: Time limit for starting the server and listing its tools.
@@ -183,7 +186,7 @@ class ServerConfig(BaseModel):
 
     @property
     def key(self) -> str:
-        """A key that is equal for declarations with the same connection. They share a session."""
+        """An id of the connection. Declarations with the same id share a session."""
         connection: dict[str, Any] = self.model_dump(
             mode="json", include={"command", "env", "url", "headers"}
         )

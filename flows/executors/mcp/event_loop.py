@@ -27,7 +27,7 @@ CLOSING_SECONDS = 5.0
 
 
 class BackgroundLoop:
-    """The MCP sessions of this process, and their thread. There is one session for each server.
+    """The MCP sessions of this process, one for each server, and the thread that runs them.
 
     The thread starts with the first session.
     """
@@ -39,16 +39,16 @@ class BackgroundLoop:
         os.register_at_fork(after_in_child=self._forget_parent)
 
     def run(self, work: Coroutine[Any, Any, T], cancelled: threading.Event | None = None) -> T:
-        """Run a coroutine in the sessions' event loop. Wait for its result.
+        """Run a coroutine in the sessions' event loop, and wait for its result.
 
         Args:
-            cancelled: The round's cancel token. The default is the token of the round that this
-                thread runs.
+            cancelled: The round's cancel token. None: the token of the round that this thread runs,
+                if it runs one.
 
         Raises:
-            RoundStopped: ``cancelled`` was set meanwhile. The work is cancelled, but this method
-                does not wait for its end.
-            Exception: Whatever the work raises.
+            RoundStopped: ``cancelled`` was set meanwhile. The coroutine is cancelled, but this
+                method does not wait for its end.
+            Exception: Any exception that the coroutine raises.
         """
         cancelled = cancelled_of_round() if cancelled is None else cancelled
         future = asyncio.run_coroutine_threadsafe(work, self._running())
@@ -64,7 +64,8 @@ class BackgroundLoop:
     async def session(self, name: str, server: ServerConfig) -> McpSession:
         """Return this process's session with an MCP server. Call this only in the event loop.
 
-        A new session is opened if the server has none or its session has ended.
+        If there is no session, or it has ended, a new one is opened. While a ping of the session is
+        pending, this waits for its outcome.
         """
         session = self._sessions.get(server.key)
         if session is not None:
@@ -75,7 +76,7 @@ class BackgroundLoop:
         return session
 
     def close(self) -> None:
-        """Close all MCP sessions of this process."""
+        """Close all MCP sessions of this process. Wait at most ``CLOSING_SECONDS`` for that."""
         if self._loop is not None:
             closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
             with suppress(TimeoutError):
@@ -94,10 +95,9 @@ class BackgroundLoop:
             return self._loop
 
     def _forget_parent(self) -> None:
-        """Reset the sessions and their loop in a forked process.
+        """Forget the sessions and the event loop that a fork copied from its parent.
 
-        A forked process inherits its parent's sessions, but not the thread that runs them. The
-        sessions remain the parent's.
+        The thread that runs them is not copied. The sessions remain the parent's.
         """
         self._lock = threading.Lock()
         self._loop = None
@@ -105,10 +105,10 @@ class BackgroundLoop:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the sessions' event loop until it is closed. Errors of tasks restart it.
+    """Run the sessions' event loop until it is closed. An error of a task restarts it.
 
-    SystemExit and KeyboardInterrupt end an asyncio loop. Without the restart, all rounds would wait
-    for ever.
+    SystemExit and KeyboardInterrupt in a task end an asyncio loop. Without the restart, all rounds
+    would wait for ever.
     """
     while not loop.is_closed():
         try:

@@ -1,6 +1,7 @@
-"""Answers of MCP servers over stdio that violate JSON-RPC, if their meaning is clear.
+"""Repair of responses that violate JSON-RPC, from MCP servers over stdio.
 
-The client library (mcp 2.3) drops such a line, so that its call would never be answered.
+The client library (mcp 2.3) drops such a line, so that its request would never get a response. A
+line is repaired if its meaning is clear.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ NO_CODE = 0
 
 
 def understood(message: Any) -> Any:
-    """Return a server's message. Repair it if it is an answer that violates JSON-RPC.
+    """Return a server's message. If it is a response that violates JSON-RPC, repair it.
 
-    An error may be a text, or have no code, or a text as its code. The version may be missing.
-    Other messages, and lines that answer nothing, are returned unchanged.
+    The error of a response may be a text, or have no code, or a text as its code. The version may
+    be missing. Other messages, and lines that are not responses, are returned unchanged.
 
     Args:
-        message: what the client library read: a message, or ValidationError for an invalid line.
+        message: the client library's object: a message, or a ValidationError for an invalid line.
     """
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
@@ -42,7 +43,10 @@ def understood(message: Any) -> Any:
 
 
 def _line_of(error: Any) -> dict[str, Any]:
-    """Return the JSON object that the client library rejected with ``error``, or an empty dict."""
+    """Return the JSON object that the client library rejected.
+
+    The result is empty if the error does not contain it.
+    """
     for fault in error.errors(include_url=False):
         # A message that lacks a field of one kind of message is shown as a whole.
         if fault["type"] == "missing" and len(fault["loc"]) == 2:

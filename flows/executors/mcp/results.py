@@ -1,4 +1,4 @@
-"""Tools of MCP servers: a tool as its server declares it, and its result as an observation."""
+"""Declarations of an MCP server's tools, and conversion of their results to observations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Tool:
     """A server's declaration of a tool.
 
     Attributes:
-        schema: JSON schema of its arguments.
+        name: name of the tool.
+        description: the server's description, cut after ``DESCRIPTION`` characters.
+        schema: JSON schema of the tool's arguments.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Tool:
 
     @classmethod
     def of(cls, declared: mcp_types.Tool) -> Tool:
-        """Convert a tool's declaration, and limit its description."""
+        """Convert the client library's declaration of a tool. A long description is cut."""
         return cls(
             declared.name, safe_text(declared.description or "", DESCRIPTION), declared.input_schema
         )
@@ -123,7 +125,7 @@ TOLD_CHARACTERS = 2000
 
 
 class ToolFailed(PerdureError):
-    """Raised if a tool or its server returns an error. The controller may correct the call."""
+    """Raised when a tool or its server reports an error. The controller may correct the call."""
 
     code = "tool-failed"
 
@@ -131,8 +133,9 @@ class ToolFailed(PerdureError):
 def observation_of(result: CallToolResult, what: str) -> Any:
     """Convert an MCP result to an observation: its structured content, else its texts.
 
-    Pictures and other data are files under ``files``, which a command may return. Data that cannot
-    be a file of a run is named under ``left_out``.
+    Pictures and other data become files. If there are any, the observation is an object: the
+    content is under ``result`` and the files are under ``files``. Data that cannot be a file of a
+    run is only named, under ``left_out``.
 
     Args:
         what: The tool and its server, for errors.
@@ -157,10 +160,11 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 
 
 def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
-    """Return the error of a tool: its texts, and its structured content as JSON.
+    """Return the text of a tool's error: its texts, and its structured content as JSON.
 
     Args:
         sent: Names of the pictures and other data in the result.
+        what: The tool and its server, which begin the text if the error has no message.
     """
     told = list(texts)
     if structured and structured not in [_as_json(text) for text in texts]:
@@ -179,7 +183,7 @@ def _as_json(text: str) -> Any:
 
 
 def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:
-    """Return a result's texts, its files, and the names of data that cannot be a file."""
+    """Return the texts of a result, its files, and descriptions of data that cannot be a file."""
     texts: list[str] = []
     files: list[File] = []
     left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""A session with one MCP server, in the shared event loop. All sessions of a process share it."""
+"""A session with one MCP server. It runs in the event loop that all sessions of a process share."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ _DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
 
 
 class McpSession:
-    """A session with an MCP server. Its creation opens it; the server or ``close`` ends it.
+    """A session with an MCP server. The constructor begins to open it.
+
+    The session ends when the server ends it or when ``close`` is called.
 
     Args:
-        name: The server's name in errors.
+        name: The server's name, for errors.
         server: How to reach the server.
     """
 
@@ -60,26 +62,30 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Whether the session has ended. No call can succeed then."""
+        """Whether the session has ended or is ending. No call can succeed then."""
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
 
     async def settle(self) -> None:
-        """Wait for the answer to a pending ping, which decides whether the session has ended."""
+        """Wait for the outcome of a pending ping, which decides whether the session ends.
+
+        If no ping is pending, return at once.
+        """
         if self._ping is not None:
             await asyncio.wait({self._ping})
 
     async def tool(self, name: str, is_old: bool = False) -> Tool:
         """Return the server's declaration of a tool.
 
-        This waits until the server has listed its tools. The list is read again after the server
-        has reported a change, and before a tool counts as missing.
+        This waits until the server has listed its tools. The list is read again if the server has
+        reported a change, or if the tool is not in it.
 
         Args:
             is_old: Whether to read the list again in any case.
 
         Raises:
             RetryableError: The server cannot be reached.
-            FatalError: The server refuses the credentials, or has no such tool.
+            FatalError: The server refuses the credentials, has no such tool, or declares the tool
+                against the protocol.
         """
         client = await self._opened()
         async with self._listing:
@@ -95,7 +101,12 @@ class McpSession:
         raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
 
     async def _list_again(self, client: Client) -> None:
-        """Read the list of the MCP server's tools again."""
+        """Read the list of the MCP server's tools again.
+
+        Raises:
+            RetryableError: The server cannot be reached or does not respond in time.
+            FatalError: The server refuses the credentials.
+        """
         served: list[McpTransport] = []
         requests.set(served)
         seconds = self._server.start_seconds
@@ -113,12 +124,17 @@ class McpSession:
             raise fault if is_final else RetryableError(str(fault)) from None
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-        """Call a tool, and return its result as JSON data.
+        """Call a tool, and return the observation (``observation_of``).
+
+        Secrets in the result are replaced.
+
+        Args:
+            seconds: Time limit of the call.
 
         Raises:
             ToolFailed: The tool or its server reports an error.
-            RetryableError: Nothing was done: the server is gone or busy.
-            OutcomeUnknown: The call may have been done: the server died or took too long.
+            RetryableError: The server is gone or busy, and the call had no effect.
+            OutcomeUnknown: The server ended or took too long, and the call may have had its effect.
             FatalError: The server refuses the credentials.
         """
         client = await self._opened()
@@ -152,9 +168,10 @@ class McpSession:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     def _check_alive(self, client: Client) -> None:
-        """Send a ping to a silent MCP server. End the session if the server hangs.
+        """Send a ping to an MCP server that did not respond in time.
 
-        A server that answers the ping in time is only slow, and keeps its session.
+        This does not wait for the outcome. A server that responds to the ping is only slow, and
+        keeps its session. Otherwise the session ends. While a ping is pending, no other is sent.
         """
         if self._ping is None or self._ping.done():
             self._ping = asyncio.create_task(self._ping_once(client))
@@ -177,7 +194,11 @@ class McpSession:
             self._unwanted.set()
 
     def _inspect(self, message: Any) -> None:
-        """Check a server's message before the client library does. Drop invalid tools."""
+        """Check a server's message before the client library reads it.
+
+        Declarations of tools that violate the protocol are removed from the message. A report that
+        the list of tools has changed is noted.
+        """
         method = getattr(getattr(message, "message", None), "method", None)
         if method == "notifications/tools/list_changed":
             self._is_list_old = True
@@ -188,7 +209,7 @@ class McpSession:
             logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)
 
     async def close(self) -> None:
-        """End the session and the program started for it."""
+        """End the session and its program. Wait for the end."""
         self._unwanted.set()
         if self._ping is not None:
             self._ping.cancel()
@@ -196,7 +217,11 @@ class McpSession:
             await asyncio.wait({self._life})
 
     async def _opened(self) -> Client:
-        """Wait for the open session, and return the library's client."""
+        """Wait for the open session, and return its client.
+
+        Raises:
+            PerdureError: The session could not be opened, or has ended.
+        """
         ready = asyncio.create_task(self._ready.wait())
         try:
             await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
@@ -207,9 +232,10 @@ class McpSession:
         return self._client
 
     async def _live(self) -> None:
-        """Run the session from connect to end.
+        """Run the session from its connection to its end.
 
-        This is one task, as the client library requires.
+        This is one task, as the client library requires. If the session cannot be opened,
+        ``_opened`` raises the error, not this method.
         """
         from mcp import Client
         from mcp_types import Implementation
@@ -244,10 +270,10 @@ class McpSession:
                 self._fault = self._failed_start(next(_leaves(error)), served)
 
     def _failed_start(self, error: BaseException, served: list[McpTransport]) -> PerdureError:
-        """Return the round's error for a server that failed to start.
+        """Return the round's error after a failed start.
 
-        Nothing was called yet, so nothing is in doubt. Another attempt or another worker may
-        succeed.
+        No tool was called yet, so nothing is in doubt. Another attempt or another worker may
+        succeed. So the error is retryable, except for refused credentials.
         """
         fault = self._judged(
             error, [each for each in served if each.refused], "start", self._server.start_seconds
@@ -265,9 +291,16 @@ class McpSession:
     ) -> PerdureError:
         """Translate a client library's exception to the round's error.
 
+        A session that is broken or was refused is ended, so that the next call opens a new one.
+
         Args:
             served: the outcomes of the HTTP requests that belong to the failed call.
             what: the failed call, for the message.
+            seconds: the time limit of the call, for the message.
+
+        Returns:
+            FatalError: the server refused the credentials. ToolFailed: it responded with an error.
+                RetryableError: it did nothing. OutcomeUnknown: it may have acted.
         """
         from mcp import MCPError
         from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -313,7 +346,7 @@ class McpSession:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors of an exception group, or the error itself."""
+    """Yield the errors of an exception group at any depth, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)

@@ -1,4 +1,4 @@
-"""Lists of an MCP server's tools, read page by page."""
+"""Reading of an MCP server's list of tools, page by page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAULT = 300
 
 
 async def tools_of(client: Client) -> dict[str, Tool]:
-    """Return the tools currently listed by an MCP server, by name."""
+    """Return an MCP server's current tools by name. At most ``PAGES`` pages are read."""
     tools: dict[str, Tool] = {}
     cursor = None
     for _ in range(PAGES):
@@ -34,15 +34,17 @@ async def tools_of(client: Client) -> dict[str, Tool]:
 def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
     """Remove invalid declarations from a server's list of tools.
 
-    An invalid declaration violates the protocol. The client library (mcp 2.3) refuses a whole list
+    An invalid declaration violates the protocol. The client library (mcp 2.3) rejects a whole list
     for one of them, so that the server could not be used at all.
 
     Args:
-        message: A message of the server. Other messages are left as they are.
+        message: A message of the server, which is changed in place. Messages of other kinds are not
+            changed.
         version: The version of the protocol.
 
     Returns:
-        The fault of each removed tool, by name.
+        The fault of each removed tool, by name. Empty if nothing was removed, as for a list that
+            would be invalid even without tools.
     """
     result = getattr(getattr(message, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
@@ -65,7 +67,11 @@ def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
 
 
 def _fault_of(result: dict[str, Any], version: str) -> str | None:
-    """Return the fault of a list of tools. None if it is valid."""
+    """Return the fault of a list of tools.
+
+    Returns:
+        None if the list is valid, or if the library does not know the version.
+    """
     from mcp_types import ListToolsResult
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError

@@ -31,11 +31,11 @@ LINE, TAIL = 1000, 500
 
 @dataclass(frozen=True, slots=True)
 class McpTransport:
-    """The outcome of an HTTP request.
+    """The outcome of an HTTP request to an MCP server.
 
     Attributes:
-        status: The HTTP status; None if no connection was made.
-        retry_after: Seconds from the response's Retry-After header; None without one.
+        status: The HTTP status. None if no connection was made.
+        retry_after: Seconds from the response's Retry-After header. None if it has none.
     """
 
     status: int | None
@@ -43,7 +43,7 @@ class McpTransport:
 
     @property
     def refused(self) -> bool:
-        """Whether the MCP server surely did nothing. The request is not in doubt then."""
+        """Whether the MCP server surely did nothing, so that the request is not in doubt."""
         return self.status is None or 400 <= self.status < 500 or self.status == 503
 
 
@@ -52,7 +52,12 @@ requests: ContextVar[list[McpTransport]] = ContextVar("requests")
 
 
 class ProgramOutput(asyncio.Protocol):
-    """A program's stderr: logs each line, and keeps the last characters."""
+    """A reader of a program's stderr. It logs each line, and keeps the last characters in ``tail``.
+
+    Args:
+        name: The MCP server's name, for the log.
+        secrets: The secrets that are removed from the lines.
+    """
 
     def __init__(self, name: str, secrets: Secrets) -> None:
         self._name, self._secrets = name, secrets
@@ -60,10 +65,7 @@ class ProgramOutput(asyncio.Protocol):
         self.tail = ""
 
     def data_received(self, data: bytes) -> None:
-        """Log each stderr line of an MCP server's program.
-
-        A line that is too long is cut into pieces.
-        """
+        """Log each complete line of ``data``. A line that is too long is logged in pieces."""
         *lines, self._line = (self._line + data).split(b"\n")
         if len(self._line) > LINE:
             lines, self._line = [*lines, self._line], b""
@@ -71,7 +73,7 @@ class ProgramOutput(asyncio.Protocol):
             self._log(line)
 
     def eof_received(self) -> None:
-        """Log the last stderr line of a server's program."""
+        """Log the last, unfinished line of stderr."""
         self._log(self._line)
 
     def _log(self, line: bytes) -> None:
@@ -84,7 +86,7 @@ class ProgramOutput(asyncio.Protocol):
 class _Watched:
     """A stream of the server's messages. It sets ``ended`` when no further messages can arrive.
 
-    Each message is passed to ``inspect`` before the client library reads it.
+    Each message is passed to ``inspect`` before the client library reads the message.
     """
 
     def __init__(self, stream: Any, ended: asyncio.Event, inspect: Callable[[Any], None]) -> None:
@@ -92,11 +94,14 @@ class _Watched:
 
     @property
     def last_context(self) -> Any:
-        """The ``contextvars`` context in which the server's last message was passed on."""
+        """The ``contextvars`` context in which the library passed on the server's last message.
+
+        None if the library's stream has none.
+        """
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        """Return the next message from the MCP server."""
+        """Return the next message from the MCP server, repaired if necessary (``understood``)."""
         message = understood(await self._stream.receive())
         self._inspect(message)
         return message
@@ -133,10 +138,12 @@ async def connected(
     ended: asyncio.Event,
     inspect: Callable[[Any], None],
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Connect to an MCP server, and yield its message streams.
+    """Connect to an MCP server, and yield its streams of incoming and outgoing messages.
 
-    ``ended`` is set when no further messages can arrive. ``inspect`` gets each message of the
-    server.
+    Args:
+        output: Gets the stderr of the server's program.
+        ended: An event that is set when no further messages can arrive.
+        inspect: Is called with each message of the server.
     """
     async with (
         _program(server, secrets, output, ended)
@@ -196,7 +203,7 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
         """A client that records statuses and unsent requests. The client library hides them."""
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            """Send a request, and record the status of its response."""
+            """Send a request, and record the response's status."""
             noted = requests.get([])
             try:
                 response = await super().send(request, **options)

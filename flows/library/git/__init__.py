@@ -1,4 +1,4 @@
 """The parts of ``bisect`` for git, worktrees and shell commands.
 
-They know nothing of runs and rounds.
+They do not use runs and rounds.
 """

@@ -1,9 +1,9 @@
 """The choice of the next commit to test.
 
-It is the commit that halves the remaining commits, or another commit if that cannot be tested. git
-itself weighs the commits (``git rev-list --bisect-vars``), merges included. The way around skipped
-commits is git's too. The same outcomes therefore lead to the same commits and the same answer as
-with ``git bisect run``.
+It is the commit that halves the remaining commits, or a different commit if that one cannot be
+tested. git itself weighs the commits (``git rev-list --bisect-vars``), merges included. Skipped
+commits are avoided in the same way as in git. So the same outcomes lead to the same commits and the
+same answer as with ``git bisect run``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class BisectRange:
     """One step of a bisection.
 
     Attributes:
-        commit: The commit to test next; None if no test can tell more.
+        commit: The commit to test next; None if no further test can narrow the search.
         left: Number of commits that may be the first bad one, including the known bad one.
         steps: Approximate number of remaining tests, including the next one.
     """
@@ -31,8 +31,10 @@ class BisectRange:
 def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
     """Choose the next commit to test from ``git rev-list``'s output.
 
-    The command is ``git rev-list [--bisect-all] --bisect-vars``. The output is about the commits
-    between good and ``bad``.
+    Args:
+        text: the output of ``git rev-list [--bisect-all] --bisect-vars`` for the commits between
+            the good commits and ``bad``. With skipped commits, it must be of ``--bisect-all``.
+        skipped: the commits that could not be tested.
     """
     listed, variables = [], {}
     for line in text.splitlines():
@@ -49,17 +51,17 @@ def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
 
 
 def away_from(skipped: Collection[str], by_halving: Sequence[str], bad: str) -> str:
-    """Return the best testable commit for the next test.
+    """Return the next commit to test. Skipped commits are avoided.
 
-    The best commit is taken if it can be tested. If not, its neighbours are likely to fail in the
-    same way. A fixed number, derived from how many are left as in git, then leads away from it,
-    more often near than far.
+    It is the best commit, unless that commit is skipped. Then its neighbours in the list are likely
+    to be untestable, too. So a pseudo-random commit among those not skipped is returned, more often
+    near the beginning of the list than far. As in git, the choice depends only on their number.
 
     Args:
         by_halving: All candidates including ``bad``, best first.
 
     Returns:
-        ``bad`` itself if no other commit is left.
+        The commit. It is ``bad`` itself if no other commit is left.
     """
     if by_halving[0] not in skipped:
         return by_halving[0]

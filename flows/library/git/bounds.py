@@ -1,4 +1,4 @@
-"""The bounds of a bisection."""
+"""The bounds of a bisection. It searches between these commits."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from perdure.flows.library.git.repository import Repository
 
 
 class Bounds(BaseModel):
-    """The commits, by full id, that are known from the start: some good, one bad."""
+    """The full ids of a bisection's initial commits: some good, one bad."""
 
     good: list[str]
     bad: str
 
     @classmethod
     def of(cls, repository: Repository, good: Sequence[str], bad: str) -> Bounds:
-        """Return the good and bad commits that revisions name now.
+        """Return the commits to which these revisions resolve now.
 
         Raises:
-            FatalError: A revision names no commit, or a good commit is the bad one or not an
-                ancestor of it.
+            FatalError: A revision names no commit. Or a good commit is the bad commit, or is not an
+                ancestor of the bad commit.
         """
         bounds = cls(
             good=list(dict.fromkeys(repository.resolve(revision) for revision in good)),

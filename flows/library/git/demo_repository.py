@@ -44,10 +44,12 @@ class DemoRepository:
     """The inputs for ``bisect``, and the expected answer.
 
     Attributes:
-        good, bad: A tag and a branch.
-        commits: The number of commits.
+        path: The directory of the repository.
+        good: The tag of a good commit.
+        bad: The branch whose last commit is bad.
         test: A shell command that passes at good commits.
-        first_bad: The id of the commit since which the test fails.
+        first_bad: The id of the first commit at which the test fails.
+        commits: The number of commits in the repository.
     """
 
     path: Path
@@ -61,7 +63,7 @@ class DemoRepository:
 def make_demo_repository(path: Path) -> DemoRepository:
     """Create a git repository for trying out ``bisect``. ``path`` is a new or empty directory.
 
-    The commits are the same every time.
+    The commits and their ids are the same every time.
     """
     new = NewRepository()
     story = _Story(new)
@@ -102,7 +104,14 @@ class _Story:
         self._made = 0
 
     def stock(self, parent: int, place: str) -> int:
-        """Add a harmless commit with a price in the directory ``place``. Return its number."""
+        """Add a harmless commit with a new price file.
+
+        Args:
+            place: the directory of the file.
+
+        Returns:
+            The number of the commit.
+        """
         self._made += 1
         goods = _GOODS[self._made % len(_GOODS)]
         files = {f"{place}/{goods}-{self._made}.txt": f"{goods} {self._made * 7 % 300 + 20}\n"}
@@ -116,7 +125,14 @@ class _Story:
         return commit
 
     def branch(self, branch: int, start: int, length: int) -> int:
-        """Add ``length`` commits of a branch after ``start``. Return the number of the last."""
+        """Add ``length`` commits of a branch after ``start``.
+
+        Args:
+            branch: the position of the branch in ``_BRANCHES``.
+
+        Returns:
+            The number of the last commit.
+        """
         tip, name = start, _GOODS[branch]
         for position in range(length):
             if (branch, position) == _FAULT:

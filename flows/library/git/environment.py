@@ -1,4 +1,4 @@
-"""The environment of git commands and tests: the worker's, without foreign variables."""
+"""The environment of git commands and tests. It has most of the worker's variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creation of a whole repository at once: hundreds of commits in a moment, with stable ids."""
+"""The creation of a whole repository at once. The ids of its commits are always the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_DATE = 1_700_000_000
 
 @dataclass
 class NewRepository:
-    """The commits of a repository to create, in order. A commit has a number, from 0."""
+    """A repository to create. Its commits have numbers from 0, in order."""
 
     _stream: list[bytes] = field(default_factory=list)
     _commits: int = 0
@@ -30,10 +30,14 @@ class NewRepository:
     ) -> int:
         """Add a commit, and return its number. ``write`` writes the repository later.
 
-        Its files are those of its first parent, updated with ``files`` (texts by path).
+        The commit has the files of its first parent, updated with ``files``.
 
         Args:
-            parents: the numbers of the parent commits.
+            parents: the numbers of the parent commits. Only the first commit may have none.
+            files: the texts of the changed files by path.
+
+        Raises:
+            ValueError: a later commit has no parents.
         """
         number = self._commits
         self._commits += 1
@@ -55,10 +59,13 @@ class NewRepository:
         self._stream.append(f"reset refs/tags/{name}\nfrom :{commit + 1}\n".encode())
 
     def write(self, path: Path) -> list[str]:
-        """Write the new repository, and check out ``main``. ``main`` is the last commit.
+        """Write the new repository, and check out ``main``. ``main`` is at the last commit.
+
+        Args:
+            path: the directory of the repository. It is created if necessary.
 
         Returns:
-            The commits' ids by number.
+            The ids of the commits, in the order of their numbers.
         """
         path.mkdir(parents=True, exist_ok=True)
         marks = path / ".git" / "marks"

@@ -14,7 +14,7 @@ from perdure.flows.library.git.environment import clean_environment
 
 @dataclass(frozen=True, slots=True)
 class CommitLine:
-    """A commit's description for people."""
+    """A commit with its author and subject line."""
 
     commit: str
     author: str
@@ -67,7 +67,11 @@ class Repository:
         return _text(parsed.stdout).strip()
 
     def is_ancestor(self, older: str, newer: str) -> bool:
-        """Return whether commit ``older`` is ``newer`` itself or an ancestor of it."""
+        """Return whether commit ``older`` is ``newer`` itself or an ancestor of ``newer``.
+
+        Raises:
+            FatalError: git cannot compare the commits.
+        """
         compared = _git(self.directory, "merge-base", "--is-ancestor", older, newer)
         if compared.returncode not in (0, 1):
             raise FatalError(
@@ -77,12 +81,20 @@ class Repository:
         return compared.returncode == 0
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """Return the newest commit that both commits' histories share, or None."""
+        """Return the newest common ancestor of two commits.
+
+        Returns:
+            None if there is none, or if git cannot compare the commits.
+        """
         base = _git(self.directory, "merge-base", one, other)
         return _text(base.stdout).split("\n")[0] or None
 
     def halve(self, bad: str, good: Sequence[str], skipped: Collection[str]) -> BisectRange:
-        """Return the next commit to test, and how many commits and tests remain."""
+        """Return the next commit to test, and how many commits and tests remain.
+
+        Raises:
+            FatalError: git fails.
+        """
         # With skips git weighs and sorts all candidates; without them it stops at the first good
         # enough. This does the same, to choose the same commits.
         every = ["--bisect-all"] if skipped else []
@@ -91,11 +103,21 @@ class Repository:
         )
 
     def candidates(self, bad: str, good: Sequence[str]) -> list[str]:
-        """Return the commits in the history of ``bad`` and of no ``good``, newest first."""
+        """Return the candidates for the first bad commit, newest first.
+
+        They are ``bad`` and its ancestors, without the good commits and their ancestors.
+
+        Raises:
+            FatalError: git fails.
+        """
         return self._read("rev-list", "--topo-order", bad, "--not", *good, "--").split()
 
     def line(self, commit: str) -> CommitLine:
-        """Return author and subject of a git commit."""
+        """Return a commit with its author and subject line.
+
+        Raises:
+            FatalError: git fails.
+        """
         text = self._read(
             "show",
             "--no-patch",

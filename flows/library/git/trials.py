@@ -15,12 +15,12 @@ from perdure.flows.library.git.verdict import CommitTest
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Verdicts in the order of the tests.
+    """The results of the tests so far.
 
     Attributes:
-        between: The verdicts on commits between good and bad.
-        of_good: The verdict on a good commit, which shows whether the test can be run at all. None
-            if there was no such test.
+        between: The results for commits between good and bad, in the order of the tests.
+        of_good: The result for an initial good commit, which shows whether the test can be run at
+            all. None if no good commit was tested.
     """
 
     between: tuple[CommitTest, ...]
@@ -31,8 +31,7 @@ class Trials:
         """Return the test results in a bisection's history.
 
         Raises:
-            FatalError: A turn has no verdict, because the test command failed in a way that another
-                attempt does not mend.
+            FatalError: The observation of a turn is no test result.
         """
         verdicts = []
         for turn in history:
@@ -55,18 +54,22 @@ class Trials:
 
     @property
     def first_exit(self) -> int | None:
-        """The exit code of the first test between good and bad. None if killed or not run yet."""
+        """The exit code of the first test between good and bad.
+
+        None if no such test was run yet, or if the test was killed.
+        """
         return self.between[0].exit if self.between else None
 
     @property
     def skipped(self) -> frozenset[str]:
-        """The commits that a bisection could not test."""
+        """The commits that could not be tested."""
         return frozenset(verdict.commit for verdict in self.between if verdict.outcome == "skip")
 
     def narrowed(self, bounds: Bounds) -> tuple[list[str], str]:
-        """Return the known good commits, and the last bad one.
+        """Return all known good commits, and the last bad commit.
 
-        The history of the last bad commit contains the first bad one.
+        The good commits include those of ``bounds``. If no test found a bad commit, the bad commit
+        is that of ``bounds``. The first bad commit is the returned one or an ancestor of it.
         """
         good = [verdict.commit for verdict in self.between if verdict.outcome == "good"]
         bad = [verdict.commit for verdict in self.between if verdict.outcome == "bad"]

@@ -1,7 +1,7 @@
 """The test of one commit.
 
-It checks the commit out in its own worktree, runs the shell command there and interprets the exit
-code.
+``judge`` checks the commit out in a new worktree, runs the shell command there and interprets the
+exit code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class CommitTest(BaseModel):
     """The result of one commit's test.
 
     Attributes:
-        exit: The test's exit code; None if it was killed at its time limit.
+        exit: The test's exit code; None if the test was killed at its time limit.
         seconds: How long the test ran.
-        tail: The end of its output.
+        tail: The end of the test's output.
     """
 
     commit: str
@@ -51,8 +51,8 @@ def judge(
 
     The worktree is under ``root``. The repository does not change, and no files remain. Exit code 0
     is good, 125 skips, others up to 127 are bad, as for ``git bisect run``. A test that still runs
-    after ``timeout`` seconds is killed, and its commit is skipped, since this says nothing about
-    the commit.
+    after ``timeout`` seconds is killed. Its commit is skipped, since a timeout does not show
+    whether the commit is good or bad.
 
     Raises:
         FatalError: The test ended with exit code 128 or more, or by a signal. The test itself is
@@ -100,9 +100,11 @@ def _outcome(commit: str, ending: ProcessEnding) -> Literal["good", "bad", "skip
 def _check_out(
     repository: Repository, commit: str, worktree: Worktree, cancelled: threading.Event
 ) -> None:
-    """Check a commit out in a test's worktree.
+    """Check a commit out in a test's worktree. The repository is cloned into it before.
 
-    The worktree becomes a new clone of the repository.
+    Raises:
+        RetryableError: git failed.
+        RoundStopped: ``cancelled`` was set.
     """
     # No templates and no hooks: checking out a commit must not run anything of the user's git
     # setup.

@@ -3,8 +3,8 @@
 A worktree is a clone that borrows the repository's objects and has its own copy of everything else.
 ``git worktree add`` would write into the repository, and a crash would leave that behind.
 
-All worktrees of a user are in one directory. Beside each is a file that its owner keeps locked. If
-another process can lock the file, the owner is gone.
+All worktrees of a user are in one directory. Beside each worktree is a file that the owning process
+keeps locked. If another process can lock the file, the owning process has ended.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from perdure.flows.executors.subprocesses import kill_marked
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """An empty directory for a test, and its process mark.
+    """An empty directory for a test, with a process mark.
 
-    The mark names an environment variable that all processes in the directory have.
+    The mark is the name of an environment variable. All processes of the test have this variable,
+    so that they can be found and killed.
     """
 
     path: Path
@@ -39,7 +40,7 @@ def worktrees_root() -> Path:
     """Return the directory of this user's worktrees. Create it if necessary.
 
     Raises:
-        FatalError: Another user owns the directory or may write to it.
+        FatalError: The path is no directory, or another user owns it or may write to it.
     """
     root = Path(tempfile.gettempdir()) / f"perdure-bisect-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
@@ -57,7 +58,8 @@ def worktrees_root() -> Path:
 def own_worktree(root: Path) -> Iterator[Worktree]:
     """Create an empty worktree for one test under ``root``, and yield it.
 
-    At the end the worktree is removed, and all processes that still work in it are killed.
+    At the end of the ``with`` block, the worktree is removed, and all processes with its mark are
+    killed.
     """
     name, lock = _locked_name(root)
     worktree = Worktree(root / name, _mark(name))
@@ -70,7 +72,9 @@ def own_worktree(root: Path) -> Iterator[Worktree]:
 
 
 def remove_abandoned(root: Path) -> list[str]:
-    """Remove worktrees whose owning process has ended, and kill what still runs in them.
+    """Remove worktrees whose owning process has ended.
+
+    All processes with the marks of these worktrees are killed.
 
     Returns:
         The names of the removed worktrees.
@@ -90,7 +94,11 @@ def remove_abandoned(root: Path) -> list[str]:
 
 
 def _locked_name(root: Path) -> tuple[str, int]:
-    """Return a new worktree's name, and its lock file's descriptor."""
+    """Choose a new worktree's name. Create and lock its lock file.
+
+    Returns:
+        The name, and the descriptor of the lock file. Closing the descriptor releases the lock.
+    """
     while True:
         name = uuid.uuid4().hex
         file = root / f"{name}.lock"

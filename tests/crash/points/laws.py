@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.flows.core.budgets import RUNS
 from perdure.flows.core.outcomes import Command, Turn
 from perdure.worker.domain.record import EARLIER_CYCLES, GENERATION, Record
-from perdure.worker.domain.tree_spending import TREE, millionths
+from perdure.worker.domain.tree_amounts import TREE, millionths
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES

@@ -18,19 +18,21 @@ class RemoteClient(RemoteControl, RemoteEvents, RemoteBulk):
 
     It has the methods of ``Client``. They differ in these points:
 
-    - The token identifies the caller, so ``submitted_by``, ``requested_by`` and ``by`` are refused.
+    - The token identifies the caller, so ``submitted_by``, ``requested_by`` and ``by`` raise
+      InvalidInput.
     - Runs of other owners are not found, unless the token's scopes include ``admin``.
-    - ``on_end`` is refused.
+    - ``on_end`` raises InvalidInput.
     - ``ids_beginning`` looks at about 4,500 runs, and ``status_counts`` of a caller's runs at
       1,000, the newest first.
     - ``look`` is an approximate number.
     - ``events`` reconnects if the connection is cut, and yields each event exactly once.
     - ``doctor`` checks the process of the HTTP API.
 
-    A call that cannot reach the server is retried for about a second. A read or ``submit`` without
-    an answer is retried too. For other calls, StoreUnavailable says that they may have been carried
-    out. After that, send an answer again with ``interrupt``, so that it cannot answer another
-    question.
+    A call that cannot reach the server is retried for about a second. If the server was reached but
+    did not answer, a call is retried only if it cannot take effect twice. Such calls are reads,
+    ``submit``, ``fork``, ``send``, ``put_note``, and signals with a key. For other calls,
+    StoreUnavailable says that they may have been carried out. If you then repeat ``resume``, pass
+    ``interrupt``, so that the answer cannot reach another question.
 
     Args:
         url: URL of the server, ``https://runs.example.org``. If it has a path, it is the URL of

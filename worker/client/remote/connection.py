@@ -1,7 +1,4 @@
-"""Connection to an HTTP API: its URL, the token, requests, and the errors of failed requests.
-
-Arguments of ``Client`` that have no meaning over HTTP are refused here.
-"""
+"""Connection to an HTTP API: its URL, the token, requests, and the errors of failed requests."""
 
 from __future__ import annotations
 
@@ -49,13 +46,11 @@ def read(url: str) -> HttpAddress:
 
 
 def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
-    """Return the HTTP headers that carry an access token. Empty without a token.
-
-    A remote client sends them with each request.
+    """Return the HTTP headers with an access token, for each request. Empty if it is None.
 
     Raises:
-        InvalidSettings: The token is malformed, or the URL names a user too. The message does not
-            contain the token.
+        InvalidSettings: The token is not valid, or the URL has a user although there is a token.
+            The text does not contain the token.
     """
     if token is None:
         return {}
@@ -73,9 +68,9 @@ def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
 
 
 def not_here(**given: object) -> None:
-    """Raise InvalidInput if an argument is not None. The arguments name a caller or owner.
+    """Raise InvalidInput if an argument is not None.
 
-    Over HTTP, the access token identifies the caller.
+    The arguments name a caller or an owner. Over HTTP, the access token identifies the caller.
     """
     for name, value in given.items():
         if value is not None:
@@ -95,7 +90,7 @@ CONNECT_SECONDS = 5.0
 
 
 class RemoteConnection(RemoteClientFeatures):
-    """The connections to one server. See RemoteClient."""
+    """The connections to one server. The arguments are those of ``RemoteClient``."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 30.0) -> None:
         validation.timeout(timeout)
@@ -118,7 +113,11 @@ class RemoteConnection(RemoteClientFeatures):
         self._http.close()
 
     def _ask(self, path: str, **params: str | int | list[str] | None) -> Any:
-        """Send a GET request and return the JSON of its response."""
+        """Send a GET request, and return the JSON value of the response.
+
+        Args:
+            params: The query of the request. None values are left out.
+        """
         return self._sent("GET", path, params=params).json()
 
     def _tell(
@@ -130,11 +129,13 @@ class RemoteConnection(RemoteClientFeatures):
         repeat: bool = False,
         **headers: str | None,
     ) -> Any:
-        """Send a request that changes something, and return the JSON of the response.
+        """Send a request that changes something, and return the JSON value of the response.
 
         Args:
-            repeat: Whether a request without a response may be sent again, because the server
+            body: The JSON body. None: the request has no body.
+            repeat: Whether the request may be sent again if no response came, because the server
                 carries it out only once.
+            headers: Further headers, with ``_`` for ``-``. None values are left out.
 
         Returns:
             The JSON value, or None if the response is empty.
@@ -190,10 +191,10 @@ class RemoteConnection(RemoteClientFeatures):
 
 
 def path_of(run_id: str, *more: str) -> str:
-    """Return the path of a run, or of a part of it, in the HTTP API.
+    """Return the path of a run in the HTTP API, or of a resource below the run.
 
     Args:
-        more: further segments of the path, such as ``artifacts`` and a name.
+        more: Further segments of the path, such as ``artifacts`` and a name.
 
     Raises:
         RunNotFound: No run can have this id.
@@ -204,9 +205,9 @@ def path_of(run_id: str, *more: str) -> str:
 
 
 def segment(text: str) -> str:
-    """Return a text as one segment of a URL's path.
+    """Return a text, percent-encoded as one segment of a URL's path.
 
-    HTTP libraries remove the segments ``.`` and ``..`` from a path, so their dots are escaped.
+    HTTP libraries remove the segments ``.`` and ``..`` from a path, so their dots are encoded too.
     """
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 

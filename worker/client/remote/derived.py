@@ -1,4 +1,4 @@
-"""Operations over HTTP: the request of an operation, and the result of its response."""
+"""Operations over HTTP: the request of an operation, and the conversion of its response."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def request(
     """Carry an operation out by an HTTP request, and return its result.
 
     Raises:
-        InvalidInput, UnstorableValue: An argument is not valid, or names the caller or an owner.
-        RunNotFound: No run can have the argument ``run_id``.
+        InvalidInput, UnstorableValue: An argument is not valid, or it names the caller or an owner.
+        RunNotFound: No run can have the id in the arguments.
+        UnknownFlow: No flow can have the name in the arguments.
+        PerdureError: The error that the response reports (``raise_problem``).
     """
     http, arguments = operation.http, dict(bound.arguments)
     for name in (*CALLER_ARGUMENTS, "submitted_by"):
@@ -90,7 +92,15 @@ def request(
 
 
 def _part(slash: str, name: str, value: Any) -> str:
-    """Return an argument as a segment of a path. Empty for None if ``slash`` is ``/``."""
+    """Return an argument as a segment of a path.
+
+    Args:
+        slash: ``/`` for an argument that may be None, else empty. A segment for it begins with this
+            text, and is empty if the argument is None.
+
+    Raises:
+        RunNotFound, UnknownFlow: No run can have this id, or no flow can have this name.
+    """
     if slash and value is None:
         return ""
     if name == "run":
@@ -107,7 +117,7 @@ def decoder(function: Callable[..., R]) -> Callable[[Any], R]:
     """Return the function that converts JSON data to the result type of ``function``.
 
     Raises:
-        TypeError: No rule says how to make such a type.
+        TypeError: Values of this type cannot be made from JSON data.
     """
     result = SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
     # Modules of operations import these types for checkers only, so that commands start fast.

@@ -1,4 +1,4 @@
-"""Events of a run: pages, the live stream over several connections, and waiting for the end."""
+"""The events and the stream of a run over HTTP, and the methods that wait for a run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StreamRoute(Generic[T]):
 
     Attributes:
         name: the last segment of the stream's path.
-        read: parses an item of the stream.
+        read: converts the JSON data of an item to the item.
     """
 
     name: str
@@ -57,7 +57,7 @@ EVENTS, STREAM = StreamRoute("events", Event.from_dict), StreamRoute("stream", S
 
 
 class RemoteEvents(RemoteReads, RunResults):
-    """Reads events and waits for runs."""
+    """The methods of RemoteClient that read events or wait for a run."""
 
     def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
         return self._run_when(run_id, rests, validation.timeout(timeout))
@@ -136,12 +136,15 @@ class RemoteEvents(RemoteReads, RunResults):
         until: float | None,
         follow: bool = True,
     ) -> Iterator[T]:
-        """Yield a run's stream, and reconnect when a connection ends.
+        """Yield the items of a run's stream, and reconnect when a connection ends.
+
+        The iterator ends when the run has ended or was deleted.
 
         Args:
-            after: Id of the item after which to begin. None begins with the first.
-            until: When to stop (monotonic seconds). None: when the run has ended or was deleted.
-            follow: If False, stop after the stored items.
+            after: Id of an item. Only later items are yielded. None: begin with the first item.
+            until: A time (monotonic seconds) at which the iterator ends earlier. None: no such
+                time.
+            follow: If False, the iterator ends after the stored items.
 
         Raises:
             StoreUnavailable: The HTTP API was unreachable for ``PATIENCE_SECONDS``.
@@ -175,8 +178,8 @@ class RemoteEvents(RemoteReads, RunResults):
     ) -> Iterator[T | None]:
         """Yield the items of one HTTP stream, then None.
 
-        None means that there are no more items. It is missing if the server closes the stream
-        early, for example when it shuts down.
+        None means that there are no more items. If the server closes the stream early, for example
+        when it shuts down, None is not yielded. The arguments are those of ``_following``.
 
         Raises:
             StoreUnavailable: The HTTP API is unreachable, or the connection was cut.

@@ -1,4 +1,4 @@
-"""The HTTP API's problem details (RFC 9457) as exceptions."""
+"""The conversion of the HTTP API's problem details (RFC 9457) to exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ def raise_problem(answer: httpx2.Response, place: str) -> NoReturn:
 
     Args:
         answer: The response.
-        place: Address of the server, for responses of another program, for example a proxy.
+        place: Address of the server, for the error texts of other responses.
+
+    Raises:
+        PerdureError: The class with the code of the problem. If no class has the code, or if
+            another program sent the response, PerdureError itself.
+        StoreUnavailable: A proxy answered that it cannot reach the HTTP API.
     """
     told = _problem(answer)
     word = str(told.get("type", "")).removeprefix(TYPE)

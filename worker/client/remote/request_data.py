@@ -1,4 +1,4 @@
-"""Arguments of operations as the data of an HTTP request."""
+"""The conversion of an operation's arguments to JSON data for an HTTP request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from perdure.worker.operations import validation
 
 
 def as_json(name: str, value: Any) -> Any:
-    """Return an argument as JSON data."""
+    """Return an argument as JSON data. None stays None.
+
+    Args:
+        name: The name of the argument, which decides how it is converted.
+
+    Raises:
+        InvalidInput: The value is not valid.
+    """
     encode = ENCODERS.get(name)
     if value is not None and encode is not None:
         return encode(value, name)
@@ -26,10 +33,13 @@ def as_json(name: str, value: Any) -> Any:
 
 
 def _time(when: When, name: str) -> str | float:
-    """Return a start time or deadline for the HTTP API.
+    """Return a start time or deadline as JSON data.
 
-    A moment stays a moment and a duration stays a duration, because they are different content for
-    an idempotency key.
+    A datetime becomes an ISO 8601 text. A duration becomes a number of seconds, not a text, because
+    the two are different content for an idempotency key.
+
+    Raises:
+        InvalidInput: The value is not a time.
     """
     from_now(when, name, time.time())  # raises InvalidInput if it is not a time
     if isinstance(when, datetime):
@@ -56,7 +66,7 @@ ENCODERS: Mapping[str, Callable[[Any, str], Any]] = {
 
 
 def check_no_callback(on_end: object) -> None:
-    """Raise InvalidInput if an HTTP submission has a callback."""
+    """Raise InvalidInput unless ``on_end`` is None, because HTTP allows no callback."""
     if on_end is not None:
         raise InvalidInput(
             "on_end cannot be passed over HTTP, because it names a task of an app; "

@@ -1,6 +1,7 @@
-"""Runs over HTTP: read them, submit goals, and stop, resume, retry and delete one or many.
+"""The methods of RemoteClient that are not derived from operations, without events and waits.
 
-Except for ``submit``, a request that changes runs is not sent again once it may have been received.
+A request that may have reached the server is sent again only if it cannot take effect twice. This
+holds for reads, for requests with a key, and for repeatable operations (``Http.is_repeatable``).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ PAGE = 1000
 
 
 class RemoteReads(RemoteConnection, ClientApi):
-    """Reads runs and the inbox."""
+    """Methods that read runs or the inbox, and need other requests than derived methods send."""
 
     def runs(
         self,
@@ -163,7 +164,7 @@ class RemoteReads(RemoteConnection, ClientApi):
 
 
 class RemoteControl(RemoteConnection, Steering):
-    """Operations that change runs and need another request than a derived method sends."""
+    """Methods that send to or change a run, and need other requests than derived methods send."""
 
     def send(
         self,
@@ -263,7 +264,9 @@ class RemoteControl(RemoteConnection, Steering):
 class RemoteBulk(RemoteReads, BulkOperations):
     """Operations on all runs that match.
 
-    A call that failed midway can be repeated. Runs that are already handled no longer match.
+    Without a query and a limit, one request stops, retries or deletes all runs. Otherwise there is
+    one request for each run. A call that failed midway can be repeated, because runs that were
+    stopped, retried or deleted no longer match.
     """
 
     def request_stop_many(

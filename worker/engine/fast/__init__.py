@@ -1,6 +1,6 @@
 """The fast path: prefetch, run affinity, and a limit for CPU-bound rounds.
 
-``worker/runtime/fast`` installs it; without it none of these modules is imported. The head of each
-module has the plain code that it replaces, its worth, its switch, and the private parts of other
-libraries that it uses.
+``worker/runtime/fast`` installs it. Otherwise none of these modules is imported. The docstring of
+each module names the plain code that it replaces, its worth, its switch, and the private parts of
+other libraries that it uses.
 """

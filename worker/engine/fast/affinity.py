@@ -1,13 +1,13 @@
 """Run affinity: a run of short rounds keeps its worker for a while.
 
-Replaces: between two rounds of a run, pushing a message, popping it, claiming the run and reading
-its state. The commit leases the next round to the same worker in the same write. The next round
-needs only data that this commit has just written, so nothing is read again
+Replaces: the work between two rounds of a run, which is to push a message, to pop it, to claim the
+run and to read its state. Here, the commit leases the next round to the same worker in the same
+write. The next round needs only data that this worker has just written, so nothing is read again
 (docs/internals/decisions/0026-a-run-stays.md).
 
 Worth: such a round costs the server less than half: 38 microseconds instead of 101 on Redis 7
-(docs/internals/performance.md, ``python -m benchmarks``). Not writing the message is worth another
-1.044 x rounds a second (docs/internals/decisions/0029-a-message-that-nobody-reads.md).
+(docs/internals/performance.md, ``python -m benchmarks``). That the message is not written gives
+another 1.044 x rounds a second (docs/internals/decisions/0029-a-message-that-nobody-reads.md).
 
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``), which also switches prefetch off.
 
@@ -53,12 +53,13 @@ _results = FieldPrefix(RESULT)
 def commit_and_continue(
     store: Store, committer: Committer, commit: RoundCommit, request: PrefetchRequest
 ) -> CommitResult | None:
-    """Commit a round, and lease the next one with it.
+    """Commit a round, and lease the run's next round to this worker in the same write.
 
-    One write does both, and the lease goes to this worker.
+    Args:
+        request: the commit's prefetch request. Its claim id is used for the next round.
 
     Returns:
-        None if the round has to be committed without that.
+        None if nothing was written: the round must be committed with ``Committer.write``.
 
     Raises:
         StoreUnavailable: The server was away for too long.
@@ -112,15 +113,16 @@ def next_claim(
     claim_id: str,
     forget: int = 0,
 ) -> Claim:
-    """Compute the next claim from this claim and commit.
+    """Compute the claim of the next round from this round's claim and commit.
 
     So the worker does not read the run from the server again.
 
     Args:
+        record, claim: The run and the claim of the committed round.
         written: The fields that the commit wrote.
         additions: The turns that the commit added.
-        message: The stored message of the next round; empty if it was not written.
-        continuation: The reply of the commit.
+        message: The stored message of the next round. Empty if it was not written.
+        continuation: The reply to the commit.
         claim_id: The id of the next claim.
         forget: The number of turns that the commit dropped.
     """

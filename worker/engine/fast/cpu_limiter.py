@@ -1,15 +1,16 @@
-"""A limiter of brief rounds that run at the same time.
+"""A limiter for brief rounds that run at the same time in one process.
 
-Replaces: nothing. Without it every thread runs its rounds at once. A brief round waits only for the
-interpreter, of which a process has one. Sixteen threads pass it on at each call to the server, and
-run a fifth fewer rounds than three do. Rounds that wait for a model or a tool are not limited
+Replaces: nothing. Without the limiter, every thread runs its rounds at once. But a brief round
+waits only for Python's interpreter lock, of which a process has one. Sixteen threads release the
+lock at each request to the server, and run a fifth fewer rounds than three threads. Rounds that
+wait for a model or a tool are not limited
 (docs/internals/decisions/0027-brief-rounds-go-in-lanes.md).
 
 Worth: 1.2 x brief rounds a second with 16 threads. Rounds a second by threads: 1: 2,900, 3: 3,600,
 8: 3,200, 16: 2,900 (two processes on two cores, ``make bench``).
 
-Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``), because the limiter only holds the next
-round of a run that keeps its worker. The pool solo never waits here.
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``), because the limiter only delays the
+next round of a run that keeps its worker. With the pool solo, no round ever waits here.
 
 Private parts used: none.
 """
@@ -41,14 +42,20 @@ class CpuSlot:
     """The right of a thread to run a brief round.
 
     Attributes:
-        since: When its current round began (``time.monotonic``).
+        since: When the thread's current round began (``time.monotonic``).
     """
 
     since: float
 
 
 class CpuLimiter:
-    """The slots of one process. A brief round needs a slot, and a thread holds at most one."""
+    """The slots for brief rounds in one process.
+
+    A brief round needs a slot. A thread holds at most one.
+
+    Args:
+        most: The number of slots.
+    """
 
     def __init__(self, most: int = SLOTS) -> None:
         self._most = most
@@ -60,10 +67,10 @@ class CpuLimiter:
         self._own = threading.local()
 
     def took(self, flow: str, node: str, ms: int) -> None:
-        """Record whether a node's last round was brief.
+        """Record the duration of a node's last round, which shows whether the node is brief.
 
         Args:
-            ms: How long that round took.
+            ms: The duration in milliseconds.
         """
         if ms <= BRIEF_MS:
             self._brief.add((flow, node))
@@ -71,25 +78,26 @@ class CpuLimiter:
             self._brief.discard((flow, node))
 
     def is_brief(self, flow: str, node: str) -> bool:
-        """Return whether a node's last round here was brief.
-
-        It took at most ``BRIEF_MS``.
-        """
+        """Return whether a node's last round in this process took at most ``BRIEF_MS``."""
         return (flow, node) in self._brief
 
     @property
     def inside(self) -> bool:
-        """Whether this thread holds a slot of the CPU limiter."""
+        """Whether this thread holds a slot.
+
+        If another thread waits for a slot, a thread loses its slot when its round takes longer than
+        ``OVERDUE_SECONDS``.
+        """
         return getattr(self._own, "slot", None) in self._taken
 
     def enter(self, patience: float = PATIENCE) -> float:
-        """Wait for a slot, unless this thread holds one.
+        """Wait for a slot, unless this thread already holds one.
 
         Args:
-            patience: Seconds to wait at most. After that the round runs without a slot.
+            patience: The longest wait in seconds. After it the thread continues without a slot.
 
         Returns:
-            Seconds waited.
+            The seconds that the thread waited.
         """
         began = time.monotonic()
         if self.inside:

@@ -1,6 +1,7 @@
 """The fast path: prefetch, affinity and the CPU limiter together.
 
-Replaces: the claim of a round, and its plain commit, wherever a `Handoff` can spare them.
+Replaces: the separate claim of a round, and its plain commit, if a `Handoff` makes them
+unnecessary.
 
 Worth: see ``prefetch``, ``affinity`` and ``cpu_limiter``.
 
@@ -36,14 +37,14 @@ RECHECK_AFTER = 0.005
 
 
 class FastRounds:
-    """Shared parts of the fast paths of one process.
+    """The shared parts of this process's fast paths.
 
     Args:
         flows: The names of the flows that the worker runs.
         owner: The worker's name.
         lease: Seconds of the lease on a prefetched round.
         drain: Whether the worker shuts down.
-        in_flight: Returns how many rounds the process runs.
+        in_flight: Returns how many rounds the process runs now.
     """
 
     def __init__(
@@ -77,14 +78,13 @@ class FastRounds:
     ) -> Handoff:
         """Build the fast path for a received message's round.
 
-        It uses the claim that came with the message, and prefetches when the round commits.
-
         Args:
-            claim: The claim that came with the message, if its run is claimed already.
-            until: When the run has to leave this worker (``time.monotonic``). None for a run that
-                begins here.
-            since: When the claim came to this process (``time.monotonic``). None for now.
-            task: Id and root id of the message's Celery task.
+            claim: The round's claim, if a commit of this process has claimed the round. None: it is
+                not claimed yet.
+            until: When the run has to leave this worker (``time.monotonic``). None: after
+                ``STAY_SECONDS``, because the run begins here.
+            since: When this process got the claim (``time.monotonic``). None: now.
+            task: Id and root id of the message's Celery task. None: they are not known yet.
         """
         now = time.monotonic()
         return Handoff(
@@ -98,8 +98,11 @@ class FastRounds:
     def prefetch_request(self) -> PrefetchRequest | None:
         """Build the prefetch request for the next commit.
 
+        It may be the commit of any round in this process.
+
         Returns:
-            None if the commit must not prefetch.
+            None if the commit must not prefetch: the worker shuts down, or prefetch is off or
+            skipped.
         """
         if self.drain.is_on():
             return None
@@ -111,21 +114,27 @@ class FastRounds:
         )
 
     def keep(self, handoff: Handoff, prefetched: Prefetched) -> None:
-        """Keep a prefetched message until this round's message is acknowledged."""
+        """Store a prefetched message in the handoff of the round that prefetched it.
+
+        It is delivered when the message of that round is acknowledged.
+        """
         handoff.prefetched, handoff.since = prefetched, time.monotonic()
         self.prefetcher.holds(handoff)
 
 
 @dataclass(slots=True, eq=False)
 class Handoff:
-    """The fast path of one message that this process received.
+    """The fast path for the round of one message that this process received.
 
     Attributes:
-        claim: The claim that came with the message, if the run is claimed already.
+        rounds: The parts that all fast paths of this process share.
+        claim: The round's claim, if a commit of this process has claimed the round. None: it is not
+            claimed yet.
         until: When the run has to leave this worker (``time.monotonic``).
-        since: When the claim came to this process (``time.monotonic``).
-        task: Id and root id of the message's Celery task, if they are known.
-        prefetched: The next message, which the commit of this message's round prefetched.
+        since: When this process got the claim (``time.monotonic``).
+        task: Id and root id of the message's Celery task. None if they are not known.
+        prefetched: The next message, which the commit of this round prefetched. None if it
+            prefetched none.
     """
 
     rounds: FastRounds
@@ -136,14 +145,13 @@ class Handoff:
     prefetched: Prefetched | None = field(default=None)
 
     def take_claim(self) -> Claim | None:
-        """Return a round's claim, after waiting for a CPU slot.
+        """Return the round's claim, after a wait for a CPU slot if the round needs one.
 
-        Only a round that is probably brief needs a slot, and only if its run kept this worker. For
-        any other round this thread frees its slot: another run begins here, or the round may take
-        longer.
+        Only a round of a run that kept this worker needs a slot, and only if the round is probably
+        brief. For any other round, this thread frees its slot.
 
         Returns:
-            None if the round still has to be claimed.
+            None if the round is not claimed yet.
         """
         claim, limiter = self.claim, self.rounds.cpu_limiter
         if (
@@ -159,10 +167,11 @@ class Handoff:
         return claim
 
     def is_wanted(self) -> bool:
-        """Return whether a claimed round may begin.
+        """Return whether the round may begin.
 
-        Its claim must hold, and no stop may be requested. False if the server is away: the round
-        must not begin without knowing. A claim that has just come is not checked.
+        If the claim is older than ``RECHECK_AFTER``, the state server is asked. Then the round may
+        begin only if its claim still holds the lease and no stop is requested. It may not if the
+        server does not answer.
         """
         claim = self.claim
         if claim is None or time.monotonic() - self.since <= RECHECK_AFTER:
@@ -180,21 +189,23 @@ class Handoff:
             return False
 
     def sender(self) -> Sender | None:
-        """Return the sender's Celery ids for the next message.
+        """Return the Celery ids of this round's task.
+
+        The next message names them as its sender.
 
         Returns:
-            None if the ids of this round's task are not known.
+            None if they are not known.
         """
         return None if self.task is None else sender_within(*self.task)
 
     def commit(self, commit: RoundCommit) -> CommitResult | None:
-        """Commit a round, and lease or pop the next one.
+        """Commit the round, and prefetch the next message or lease the run's next round.
 
-        One write does both. The next round is that of the same run, or of another message.
+        One write does both.
 
         Returns:
-            None if the worker must not take a message now, so the round has to be committed
-            plainly.
+            None if nothing was written, because the commit must not prefetch. The round must be
+            committed with ``Committer.write``.
         """
         rounds, fields = self.rounds, commit.record.fields
         rounds.cpu_limiter.took(fields["flow"], fields["current_node"], commit.took)
@@ -210,7 +221,9 @@ class Handoff:
         return result
 
     def take_prefetched(self) -> tuple[Prefetched, Handoff] | None:
-        """Return and forget the prefetched message with its fast path.
+        """Return the prefetched message, and its round's fast path.
+
+        The message is removed from this handoff.
 
         Returns:
             None if nothing was prefetched.

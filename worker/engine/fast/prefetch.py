@@ -1,16 +1,16 @@
-"""Prefetch: the commit of a round returns the worker's next message, with its run claimed.
+"""Prefetch: the commit of a round pops the worker's next message, and claims its run.
 
-Replaces: BRPOP by kombu's event loop and the separate claim. The message goes through Celery's own
-consumer (strategy, request, pool, tracing, signals) as if the broker had delivered it
+Replaces: BRPOP by kombu's event loop, and the separate claim. The message goes through Celery's own
+consumer (strategy, request, pool, tracing, signals), as if the broker had delivered it
 (``worker/runtime/fast/delivery.py``). ``docs/internals/decisions/0019-the-commit-fetches.md`` has
 the rules.
 
-Worth: with prefetch and affinity a worker runs 4.9 x as many rounds a second as plain Celery on
-prefork, without 1.6 x (docs/internals/performance.md, ``make bench``).
+Worth: with prefetch and affinity, a worker runs 4.9 x as many rounds a second as plain Celery on
+prefork. Without them it runs 1.6 x as many (docs/internals/performance.md, ``make bench``).
 
-Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). The runtime leaves it off on pools
-other than threads and solo, on a broker that is not the state server, and if the worker consumes
-other queues.
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). The runtime leaves prefetch off on
+pools other than threads and solo, on a broker that is not the state server, and in a worker that
+also consumes other queues.
 
 Private parts used: none here.
 """
@@ -34,9 +34,9 @@ OWN_TURNS = 8
 
 
 class Prefetcher:
-    """Chooses the queues from which this process's commits pop messages.
+    """Chooses the queues from which the commits of this process pop messages.
 
-    It is off until ``begin``.
+    Prefetch is off until ``begin`` is called.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Prefetcher:
 
         Args:
             queues: The queues from which commits pop messages.
-            own: The queues of this worker's set of flows. They are mostly empty, so they are rarely
-                tried.
-            slots: Number of rounds that the pool runs at once.
+            slots: The number of rounds that the pool runs at once.
             inline: Whether the pool runs a round in the very call that submits it (solo).
+            own: The queues of this worker's flow set. They are mostly empty, so they are rarely
+                tried.
         """
         self.slots, self._inline, self._own = slots, inline, own
         # Each queue comes first in turn, so that none waits until the others are empty.
@@ -76,10 +76,10 @@ class Prefetcher:
         return bool(self._orders)
 
     def queues(self, in_flight: int) -> Sequence[str]:
-        """Return the queues for the next commit, in order.
+        """Return the queues from which the next commit pops a message, in order.
 
         Args:
-            in_flight: Number of rounds that this process runs now.
+            in_flight: The number of rounds that this process runs now.
 
         Returns:
             Empty if the next commit must not prefetch.
@@ -106,12 +106,15 @@ class Prefetcher:
         return [*self._own, *order] if self._own and turn % OWN_TURNS == OWN_TURNS // 2 else order
 
     def holds(self, holder: object) -> None:
-        """Record that ``holder`` has a prefetched message that is not delivered yet.
+        """Record that ``holder`` has an undelivered prefetched message.
 
-        It is delivered after the message of the round that prefetched it is acknowledged.
+        If there are more such holders than slots, prefetch is switched off.
         """
         self._undelivered.add(holder)
 
     def delivers(self, holder: object) -> None:
-        """Record that the prefetched message of ``holder`` goes to Celery's consumer."""
+        """Record that the message of ``holder`` is delivered.
+
+        It was prefetched, and Celery's consumer gets it now.
+        """
         self._undelivered.discard(holder)

@@ -1,8 +1,8 @@
-"""Metric history: the figures of rounds over the last hour, day and week, as charts.
+"""Metric history: the metrics of rounds over the last hour, day and week, as charts.
 
-Each of these spans is divided into equal parts. A part is a Redis hash, named by its number since
-1970, so a chart reads as many hashes as it has points. The hash expires when its part leaves all
-charts. So the memory is bounded by spans, parts, flows and queues.
+Each of these spans is divided into equal parts. A part is a Redis hash, whose key has the number of
+the part since 1970. So a chart reads as many hashes as it has points. The hash expires when no
+chart shows its part any longer. So the memory grows only with the number of flows and queues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MetricHistoryFeature(Feature):
     def add_totals(
         self, pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int
     ) -> None:
-        """Add the amounts to the current part of each span."""
+        """Add commands to ``pipe`` that add the amounts to the current part of each span."""
         from perdure.worker.features.metric_history.records import add_to_parts
 
         add_to_parts(pipe, keys, amounts, now)

@@ -1,4 +1,4 @@
-"""The charts of the history, as SVG made in Python: means, and a line for each flow."""
+"""The charts of the metric history, as SVG: bars of means, and a line for each flow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LINES = 3
 
 @dataclass(frozen=True)
 class MeanChart(Chart):
-    """Bars of a mean in seconds over time.
+    """A chart with one bar for each part of a span. A bar is a mean duration in seconds.
 
-    A part without measurements has 0.
+    For a part without measurements, the mean is 0.
 
     Attributes:
         name: Title of the chart.
-        mean: The mean of the whole time.
-        rows: The chart as a table: begin and mean of each part with a bar.
+        mean: The mean over all measurements of the span.
+        rows: The chart as a table: begin and mean of each part that has measurements.
     """
 
     name: str
@@ -32,14 +32,19 @@ class MeanChart(Chart):
 
 @dataclass(frozen=True)
 class FlowLine(Chart):
-    """The line of one flow, or of all other flows together."""
+    """The line of one flow, or of all other flows together.
+
+    Attributes:
+        flow: Name of the flow. None for the line of all other flows.
+        scale: The largest amount of the whole chart, which is drawn at its upper edge.
+    """
 
     flow: str | None
     scale: float
 
     @property
     def path(self) -> str:
-        """The SVG path of the line, one point per amount. ``scale`` is the chart's maximum."""
+        """The SVG path of the line, with one point per amount."""
         width = WIDE / (len(self.amounts) or 1)
         points = (
             f"{(number + 0.5) * width:g} {HIGH - 1 - (HIGH - 2) * amount / (self.scale or 1):.1f}"
@@ -54,8 +59,10 @@ class FlowChart:
 
     Attributes:
         name: ``tokens`` or ``money``.
-        lines: The flows that spent most come first, the others together last.
-        rows: The chart as a table: begin and amounts by line of each part in which any was spent.
+        lines: A line for each of the flows that spent most, the largest sum first. If there are
+            more flows, the last line is that of all other flows together.
+        rows: The chart as a table: the begin of each part and its amounts, in the order of
+            ``lines``. Parts in which nothing was spent are left out.
     """
 
     name: str
@@ -69,7 +76,7 @@ class FlowChart:
 
     @property
     def most(self) -> float:
-        """The largest amount of one line in one part."""
+        """The largest amount that one line has in one part. 0 without lines."""
         return max((line.most for line in self.lines), default=0)
 
 
@@ -121,7 +128,11 @@ def _flow_chart(name: str, history: MetricHistory) -> FlowChart:
 
 
 def _together(lists: Iterable[Sequence[float]], length: int) -> list[float]:
-    """Return the sums of several lists of this length, part by part."""
+    """Return the sums of several lists, element by element.
+
+    Args:
+        length: The length of each list, and of the result.
+    """
     sums = [0.0] * length
     for amounts in lists:
         sums = [sum(pair) for pair in zip(sums, amounts, strict=True)]

@@ -1,4 +1,4 @@
-"""MetricHistory: sums of rounds in equal parts of a time, as they are stored and shown."""
+"""MetricHistory: sums of the metrics of rounds, for each of the equal parts of a time span."""
 
 from __future__ import annotations
 
@@ -20,24 +20,33 @@ Amounts = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """The figures of a span (an hour, a day or a week), oldest part first.
+    """The sums of a span (an hour, a day or a week), oldest part first.
 
     Attributes:
-        begins: When each part begins, in ms of the state server's clock.
-        parts: The sums of each part, by their name and the flow or the queue's role.
+        begins: The time at which each part begins, in ms of the state server's clock.
+        parts: The sums of each part, by name (such as ``rounds``) and label. The label is a flow or
+            the role of a queue.
     """
 
     begins: Sequence[int]
     parts: Sequence[Amounts]
 
     def of(self, name: str) -> dict[str, list[float]]:
-        """Return the amounts of one name in each part, by flow or queue."""
+        """Return the sums with this name, by label: one number for each part, 0 if it has none."""
         labels = sorted({label for part in self.parts for what, label in part if what == name})
         return {label: [part.get((name, label), 0) for part in self.parts] for label in labels}
 
 
 def summed(amounts: Mapping[tuple[str, ...], float]) -> dict[tuple[str, str], float]:
-    """Return the amounts that a part stores, by name and label, from a round's metrics."""
+    """Convert the amounts of a worker's metrics to the sums that a part stores.
+
+    Args:
+        amounts: The amounts, by the total's name and labels. Amounts that no chart shows are left
+            out.
+
+    Returns:
+        The sums, by name and label.
+    """
     sums: dict[tuple[str, str], float] = defaultdict(int)
     for (name, label, *rest), amount in amounts.items():
         if name in _SUMS:
@@ -50,7 +59,7 @@ def summed(amounts: Mapping[tuple[str, ...], float]) -> dict[tuple[str, str], fl
 
 
 def parsed(fields: Mapping[str, str]) -> Amounts:
-    """Return the amounts of a stored part. Fields that another program wrote are ignored."""
+    """Return the sums of a stored part, by name and label. Fields of another form are ignored."""
     amounts: dict[tuple[str, str], float] = {}
     for field, text in fields.items():
         try:

@@ -10,7 +10,11 @@ from perdure.worker.web.auth import AuthorizedClient
 
 
 def charts_of(client: AuthorizedClient, span: str) -> Panel:
-    """Return the charts of all owners' rounds over a span of time."""
+    """Return the charts of all owners' rounds over a time span (``hour``, ``day`` or ``week``).
+
+    Raises:
+        Forbidden: The caller may not read the runs of all owners.
+    """
     client.require_read_all()
     history = read_history(session_of(client.client).store, span)
     return Panel(

@@ -1,4 +1,4 @@
-"""The parts of the history in the store: a hash of sums for each part of each span."""
+"""The metric history in the store: one hash of sums for each part of each span."""
 
 from __future__ import annotations
 
@@ -16,12 +16,22 @@ if TYPE_CHECKING:
 
 
 def key(keys: Keys, span: str, number: int) -> str:
-    """Return the key of a part's hash. Each field is a figure's name and label (a JSON list)."""
+    """Return the key of the hash of a part. Each field is a JSON list: a sum's name and label.
+
+    Args:
+        span: The name of the span: ``hour``, ``day`` or ``week``.
+        number: The number of the part since 1970.
+    """
     return f"{keys.metrics}:{span}:{number}"
 
 
 def add_to_parts(pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int) -> None:
-    """Add commands to ``pipe`` that add the amounts to the current part of each span."""
+    """Add commands to ``pipe`` that add the amounts to the current part of each span.
+
+    Args:
+        amounts: The amounts of a worker's metrics, by the total's name and labels.
+        now: The present time in ms.
+    """
     sums = {json.dumps(name): amount for name, amount in summed(amounts).items()}
     if not sums:
         return
@@ -32,9 +42,12 @@ def add_to_parts(pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float]
 
 
 def read_history(store: Store, span: str) -> MetricHistory:
-    """Return the figures of a span's parts.
+    """Return the sums of a span's parts. The last part is the current one.
 
-    The last part is the current one. One hash is read for each part, whatever the number of runs.
+    One hash is read for each part. So the cost does not depend on the number of runs.
+
+    Args:
+        span: The name of the span: ``hour``, ``day`` or ``week``.
 
     Raises:
         StoreUnavailable: The state server does not answer.

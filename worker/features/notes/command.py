@@ -130,10 +130,10 @@ def delete_command(
 
 
 def _unknown(client: ClientApi, namespace: str) -> str | None:
-    """Return a message for a namespace without notes. It names the nearest namespace with notes.
+    """Return an error text if a namespace has no notes. The text suggests a similar namespace.
 
     Returns:
-        None if the namespace has notes.
+        The text. None if the namespace has notes.
     """
     first = client.note_namespaces(namespace, 1)  # the shortest of this prefix comes first
     if first and first[0].namespace == namespace:

@@ -20,7 +20,7 @@ from perdure.worker.operations.session import Session
 
 
 def _check_namespace(value: object, name: str) -> None:
-    """Raise InvalidInput unless this is a valid stored namespace."""
+    """Raise InvalidInput unless this is a namespace as it is stored, with all facts filled in."""
     if not isinstance(value, str) or not NAMESPACE.fullmatch(value):
         raise validation.wrong(
             name,
@@ -61,13 +61,13 @@ def note_namespaces(
 ) -> list[NoteNamespace]:
     """Return the namespaces that have notes, sorted by name.
 
-    These methods use the notes on the state server. Notes of a flow with another ``note_store``
-    are elsewhere.
+    These methods use the notes on the state server. They do not find the notes of a flow with
+    another ``note_store``.
 
     Args:
         prefix: Only namespaces that begin with this text.
         limit: Maximum number of namespaces.
-        after: The last namespace of the previous page.
+        after: The last namespace of the previous page. None means the first page.
     """
     counts = _records(session).namespaces(prefix, limit, after)
     return [NoteNamespace(each.namespace, each.notes, _moment(each.newest)) for each in counts]
@@ -84,15 +84,18 @@ def notes(session: Session, namespace: str, words: str = "", limit: int = 50) ->
 
     Args:
         namespace: Its stored name, with the facts of the run filled in.
-        words: Only notes with one of these words, notes with most words first. Empty: the
-            newest notes.
+        words: Only notes that have at least one of these words. Notes with more of the words
+            come first. Empty: all notes, the newest first.
         limit: Maximum number of notes.
+
+    Raises:
+        DamagedNote: A stored note cannot be read.
     """
     return _records(session).search(namespace, words, limit)
 
 
 def _encode_note(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the request: with the note's key, and its value as JSON data."""
+    """Return the arguments of the request. A missing key is derived, and the value becomes JSON."""
     note = checked_note(arguments["text"], arguments["key"], arguments["value"])
     return {**arguments, "text": note.text, "key": note.key, "value": note.value}
 
@@ -114,11 +117,13 @@ def put_note(
 
     Args:
         text: The note's text, which searches read.
-        key: The note's name. None derives it from the text.
+        key: The note's name. None derives it from the text, so equal texts are one note.
         value: JSON data or a pydantic model beside the text.
 
     Raises:
-        UnstorableValue: The note is too long (``max_note_bytes``), or not JSON.
+        UnstorableValue: The note is empty, too long (``max_note_bytes``), or not JSON.
+        InvalidInput: The key or the namespace is not valid.
+        DamagedNote: A key on the state server has a wrong type. Nothing was stored.
     """
     note = checked_note(text, key, value)
     word, detail, _ = _records(session).put(namespace, note)
@@ -138,8 +143,14 @@ def forget_notes(session: Session, namespace: str, key: str | None = None) -> in
 
     Deleting a run deletes no notes. Notes that a run has read stay in its history.
 
+    Args:
+        key: The note to delete. None deletes all notes of the namespace.
+
     Returns:
-        The number of deleted notes.
+        The number of deleted notes. 0 if there were none.
+
+    Raises:
+        DamagedNote: A key on the state server has a wrong type. Nothing was deleted.
     """
     word, detail = _records(session).forget(namespace, key)
     if word != "ok":

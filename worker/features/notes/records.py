@@ -1,4 +1,4 @@
-"""The notes of namespaces in the store: a hash of notes, and a sorted set with their times."""
+"""The notes in the store: for each namespace a hash of notes, and a sorted set with their times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ _LAST = "\xff"
 
 
 class NoteCount(NamedTuple):
-    """A namespace: its number of notes, and the time of the newest (ms)."""
+    """A namespace that has notes.
+
+    Attributes:
+        namespace: its name.
+        notes: the number of its notes.
+        newest: the time of its newest note (ms).
+    """
 
     namespace: str
     notes: int
@@ -30,9 +36,10 @@ class NoteCount(NamedTuple):
 
 
 def keys_of(keys: Keys, namespace: str) -> tuple[str, str]:
-    """Return the two Redis keys of a namespace: the hash of its notes, and their order.
+    """Return the two Redis keys of a namespace.
 
-    The order is a sorted set of the notes' keys. The score is the time of the last change (ms).
+    The first is the hash of its notes, by the note's key. The second is a sorted set of the notes'
+    keys, by the time of the last change (ms).
     """
     return keys.of_feature("notes", namespace), keys.of_feature("notes_order", namespace)
 
@@ -43,7 +50,7 @@ def index_of(keys: Keys) -> str:
 
 
 class NoteRecords:
-    """The notes in a store, within the bounds of the settings."""
+    """The notes in a store, within the limits ``max_notes`` and ``max_note_bytes``."""
 
     def __init__(self, store: StoreConnection, settings: Settings) -> None:
         self._store = store
@@ -52,16 +59,19 @@ class NoteRecords:
     def put(
         self, namespace: str, note: Note, fence: Fence | None = None
     ) -> tuple[str, str, list[str]]:
-        """Store a note, replacing one with the same key.
+        """Store a note, replacing a note with the same key.
 
-        The oldest notes are dropped if the namespace has too many.
+        If the namespace has too many notes, the oldest are deleted.
 
         Args:
-            fence: the round that writes, or None for a client.
+            fence: the claim of the round that writes. The note is stored only if this claim is
+                still valid. None: a client writes.
 
         Returns:
-            The first word of the reply of put_note.lua, the note's time (ms) or the damaged key,
-                and the keys of the dropped notes.
+            Three parts of the reply of put_note.lua. The first word is ``ok`` if the note was
+                stored, and ``fenced`` if the claim is no longer valid. The second part is the
+                note's time (ms), or the damaged key, or empty. The third part has the keys of the
+                deleted notes.
 
         Raises:
             UnstorableValue: the note is too long.
@@ -82,15 +92,18 @@ class NoteRecords:
     ) -> tuple[str, str]:
         """Delete one note of a namespace, or all if ``key`` is None.
 
+        Args:
+            fence: as for ``put``.
+
         Returns:
-            The first word of the reply of forget_notes.lua, and the number of deleted notes or the
-                damaged key.
+            Two parts of the reply of forget_notes.lua: the first word, as for ``put``, and the
+                number of deleted notes, or the damaged key, or empty.
         """
         word, *details = self._call("forget_notes", namespace, {"key": key}, fence)
         return word, details[0] if details else ""
 
     def get(self, namespace: str, key: str) -> Note | None:
-        """Return the note with this key, or None.
+        """Return the note with this key, or None if there is none.
 
         Raises:
             DamagedNote: the stored note cannot be read.
@@ -107,7 +120,7 @@ class NoteRecords:
         return None if text is None else _note(namespace, key, text, at)
 
     def newest(self, namespace: str, limit: int) -> list[Note]:
-        """Return the newest notes of a namespace, newest first.
+        """Return at most ``limit`` notes of a namespace, newest first.
 
         Raises:
             DamagedNote: a stored note cannot be read.
@@ -123,9 +136,9 @@ class NoteRecords:
         return [_note(namespace, key, text, at) for (key, at), text in pairs if text is not None]
 
     def search(self, namespace: str, words: str, limit: int) -> list[Note]:
-        """Return notes that fit the words, best first.
+        """Return notes that have one of the words. Notes with more of the words come first.
 
-        All notes of the namespace are read.
+        All notes of the namespace are read. Without words, return the newest notes.
 
         Raises:
             DamagedNote: a stored note cannot be read.
@@ -143,10 +156,10 @@ class NoteRecords:
         return fitting(found, words, limit)
 
     def namespaces(self, prefix: str, limit: int, after: str | None = None) -> list[NoteCount]:
-        """Return namespaces with a prefix, in name order.
+        """Return the namespaces that begin with ``prefix`` and have notes, sorted by name.
 
         Args:
-            after: the name after which to continue.
+            after: return only names after this one. None: begin with the first name.
         """
         index = index_of(self._store.keys)
         first = f"[{prefix}" if after is None else f"({after}"
@@ -182,7 +195,7 @@ class NoteRecords:
 
 
 def wrong_type(key: str) -> str:
-    """Return the error text for a Redis key of wrong type."""
+    """Return the end of the error text for a Redis key of a wrong type."""
     return (
         f"{key} has a wrong type on the server. Find out who wrote to it, and delete it. Nothing "
         "was changed"

@@ -23,11 +23,13 @@ FIELDS = ("flow", "submitted_by", "thread_id", "labels")
 
 
 class RunNotes(NoteAccess):
-    """The notes that a run's rounds can open. Nothing is read before the first is opened.
+    """The notes that a round can open. Nothing is read before the round opens a namespace.
 
     Args:
-        fence: the round that writes, or None for a reader.
-        broken: called with an error that makes the round's result worthless.
+        fence: the claim of the round. None if no round runs. Then notes are read and written as by
+            a client.
+        broken: called with an error of the store before the error is raised. The node may catch the
+            error, but then the round is not committed.
     """
 
     def __init__(
@@ -44,12 +46,13 @@ class RunNotes(NoteAccess):
         self._shown: str | None = None
 
     def open(self, namespace: str) -> Notes:
-        """Open a namespace, filling in facts of the run.
+        """Return the notes under a namespace, with facts of the run in place of names in braces.
 
         Raises:
             InvalidFlow: the namespace is not valid.
-            FatalError: the run lacks a fact that the namespace names.
-            StoreUnavailable: the state server does not answer. The round is lost.
+            FatalError: the run lacks a fact that the namespace names, or the filled-in namespace is
+                not valid.
+            StoreUnavailable: the state server does not answer. The round is not committed.
         """
         record = self._record
         where = f"run {record.id}, step {record.step}"
@@ -58,8 +61,13 @@ class RunNotes(NoteAccess):
     def shown(self, artifact: Callable[[str], str], read: Callable[[], str]) -> str:
         """Return the text of the notes that the run's prompts show.
 
-        The first round that needs the notes reads them, and its commit stores the text. So each
-        later round of the run shows the same.
+        The first round that needs the notes reads them, and its commit stores the text as an
+        artifact. So every later round of the run shows the same text.
+
+        Args:
+            artifact: reads an artifact of the run by name. Raises KeyError for an unknown name.
+            read: reads the notes, and returns them as one text. Called only if no earlier round
+                stored the text.
         """
         if self._shown is None:
             try:
@@ -77,7 +85,13 @@ class RunNotes(NoteAccess):
         return ServerNotes(self._store, self._settings, self._fence, where, self._broken)
 
     def _facts(self) -> Mapping[str, str]:
-        """Return the facts that a namespace may name. A child run for one call has its parent's."""
+        """Return the facts of the run that a namespace may name.
+
+        For a child run that executes one command of its parent, return the facts of the parent.
+
+        Raises:
+            StoreUnavailable: the state server does not answer. The round is not committed.
+        """
         fields: Mapping[str, str] = self._record.fields
         if VALUE + ONLY in fields:
             try:
@@ -94,9 +108,10 @@ class ServerNotes:
     """The default note store, on the state server.
 
     Args:
-        fence: the round that writes, or None for a reader.
+        fence: the claim of the round that writes. None if no round writes.
         where: the run and the step, for error texts.
-        broken: called with an error of the store, because a command may catch the error.
+        broken: called with StoreUnavailable before it is raised. A command may catch the error, but
+            then the round is not committed.
     """
 
     def __init__(
@@ -111,33 +126,45 @@ class ServerNotes:
         self._fence, self._where, self._broken = fence, where, broken
 
     def put(self, namespace: str, note: Note) -> None:
-        """Store a note, replacing one with the same key. Its time is the state server's.
+        """Store a note, replacing a note with the same key.
+
+        The state server sets the time of the note, so ``note.at`` is ignored. A note that is stored
+        already, with the same content, keeps its time.
 
         Raises:
             UnstorableValue: the note is too long.
             RoundStopped: the round has lost its lease, or the run has left this step.
             DamagedNote: a key on the state server is damaged.
-            StoreUnavailable: the state server does not answer. The round is lost.
+            StoreUnavailable: the state server does not answer. The round is not committed.
         """
         with self._reporting_broken():
             word, detail, _ = self._records.put(namespace, note, self._fence)
         self._check(word, detail, f"the note {note.key!r} was not kept in {namespace!r}")
 
     def get(self, namespace: str, key: str) -> Note | None:
-        """Return the note with this key, or None."""
+        """Return the note with this key, or None if there is none.
+
+        Raises:
+            DamagedNote: the stored note cannot be read.
+            StoreUnavailable: as for ``put``.
+        """
         with self._reporting_broken():
             return self._records.get(namespace, key)
 
     def search(self, namespace: str, words: str, limit: int) -> Sequence[Note]:
-        """Return notes that fit the words, best first.
+        """Return notes that have one of the words. Notes with more of the words come first.
 
-        Without words, the newest come first.
+        Without words, return the newest notes.
+
+        Raises:
+            DamagedNote: a stored note cannot be read.
+            StoreUnavailable: as for ``put``.
         """
         with self._reporting_broken():
             return self._records.search(namespace, words, limit)
 
     def forget(self, namespace: str, key: str) -> bool:
-        """Delete a note, and return whether it existed.
+        """Delete the note with this key, and return whether the note existed.
 
         Raises:
             RoundStopped, DamagedNote, StoreUnavailable: as for ``put``.
@@ -148,7 +175,17 @@ class ServerNotes:
         return detail != "0"
 
     def _check(self, word: str, detail: str, what: str) -> None:
-        """Raise an error unless the reply of a Lua script (``word`` and ``detail``) is ``ok``."""
+        """Raise an error unless a Lua script has replied ``ok``.
+
+        Args:
+            word: the first word of the reply.
+            detail: the second word of the reply. With ``damaged``, it is the damaged key.
+            what: the failed operation, for the error text.
+
+        Raises:
+            DamagedNote: a key on the state server is damaged.
+            RoundStopped: the round has lost its lease, or the run has left this step.
+        """
         if word == "damaged":
             raise DamagedNote(f"{self._where}: {what}: {wrong_type(detail)}")
         if word != "ok":

@@ -7,7 +7,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class NoteSettings(BaseSettings):
-    """The bounds of notes."""
+    """The limits of the number and the size of notes."""
 
     model_config = SettingsConfigDict(defer_build=True)
 

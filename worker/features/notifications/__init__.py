@@ -1,6 +1,7 @@
-"""Notifications: workers tell people and programs of events of runs, by rules of the settings.
+"""Notifications: messages about events of runs, which workers send to people and programs.
 
-They are outside the protocol of rounds. No transition of a run reads or writes them.
+The rules of the setting ``notify`` decide which events are sent, and to which receiver.
+Notifications are outside the protocol of rounds. No transition of a run reads or writes them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class NotificationsFeature(Feature):
     )
 
     def routes(self) -> Iterable[Any]:
-        """Return the router with the routes for notifications and for trying a rule."""
+        """Return the router with the routes for notifications and for testing a rule."""
         from perdure.worker.features.notifications.routes import router
 
         return (router,)
@@ -55,13 +56,13 @@ class NotificationsFeature(Feature):
         return notifier_of(process)
 
     def findings(self, inspection: Inspection, store: Store) -> Iterable[Finding]:
-        """Check for dead, failing and abandoned notifications."""
+        """Check for dead, failing and late notifications."""
         from perdure.worker.features.notifications.checks import deliveries
 
         return (deliveries(inspection, store),)
 
     def metrics(self, store: Store | None, totals: Mapping[str, str]) -> Iterator[Any]:
-        """Yield the metrics of attempts, and of notifications that wait or are dead."""
+        """Yield the metrics of attempts to deliver, and of waiting and dead notifications."""
         from perdure.worker.features.notifications.metrics import families
 
         return families(store, totals)

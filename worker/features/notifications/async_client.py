@@ -16,7 +16,10 @@ T = TypeVar("T")
 def _in_thread(
     method: Callable[Concatenate[Notifications, P], T],
 ) -> Callable[Concatenate[AsyncNotifications, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine function that runs a method of ``Notifications`` in a thread."""
+    """Return a coroutine function that calls a method of ``Notifications`` in a thread.
+
+    The function has the name, parameters and docstring of the method.
+    """
 
     @wraps(method, updated=())
     async def call(self: AsyncNotifications, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -32,7 +35,7 @@ class AsyncNotifications:
     """The notifications on a state server, for asyncio programs.
 
     Args:
-        notifications: The notifications of a ``Client``.
+        notifications: The object whose methods are called.
     """
 
     def __init__(self, notifications: Notifications) -> None:

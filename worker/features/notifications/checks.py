@@ -16,9 +16,12 @@ LATE_SECONDS = 120.0
 
 
 def deliveries(inspection: Inspection, store: Store) -> Finding:
-    """Check for dead, failing and abandoned notifications.
+    """Check for dead, failing and late notifications.
 
-    A notification is abandoned if no worker delivers it.
+    A dead notification is one whose delivery was given up. A failing one waits for another attempt
+    after a failure. A late one has been due for ``LATE_SECONDS`` without an attempt, because no
+    worker has its rule. Only the first of these problems is reported, in this order. If the
+    notifications cannot be read, the result of the check is unknown.
     """
     check, records = "notifications", NotificationRecords(store)
     unreadable = unknown(

@@ -1,4 +1,4 @@
-"""The client part for waiting and dead notifications."""
+"""Notifications: the waiting and dead notifications, as clients see and change them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ BATCH = 500
 
 
 class StateClient(Protocol):
-    """A client of the state server."""
+    """A client with a store on the state server."""
 
     @property
     def _store(self) -> Store: ...
 
 
 class Notifications:
-    """The notifications on the state server of ``client``. A worker with the rule delivers them.
+    """The notifications on the state server of ``client``.
+
+    This object delivers none. A notification that is due is delivered by a worker whose setting
+    ``notify`` has its rule.
 
     Raises:
         StoreUnavailable: From every method, if the state server does not reply.
@@ -43,7 +46,7 @@ class Notifications:
         self._records = NotificationRecords(client._store)
 
     def dead(self, limit: int = 50) -> list[Notification]:
-        """Return the newest dead notifications: their delivery was given up."""
+        """Return the dead notifications, newest first: their delivery was given up."""
         validation.limit(limit)
         return self._records.dead(limit)
 
@@ -53,14 +56,15 @@ class Notifications:
         return self._records.waiting(limit)
 
     def get(self, notification_id: str) -> Notification | None:
-        """Return a waiting or dead notification, or None if it is neither."""
+        """Return a waiting or dead notification. None if it was delivered or never existed."""
         return self._records.get([notification_id])[0]
 
     def send_again(self, notification_ids: Sequence[str]) -> None:
         """Make dead or waiting notifications due now.
 
         Raises:
-            NotificationNotFound: A notification neither waits nor is dead. The others are due.
+            NotificationNotFound: A notification is neither waiting nor dead. The others are made
+                due all the same.
         """
         done = self._records.send_again(notification_ids, self._store.time())
         _check_all(notification_ids, done)
@@ -79,12 +83,12 @@ class Notifications:
         """Delete dead notifications.
 
         Raises:
-            NotificationNotFound: A notification is not dead. The others are deleted.
+            NotificationNotFound: A notification is not dead. The others are deleted all the same.
         """
         _check_all(notification_ids, self._records.forget(notification_ids))
 
     def try_rule(self, rule: str) -> Notification:
-        """Make a ``test`` notification for a rule, due now.
+        """Store a ``test`` notification for a rule, due now, and return it.
 
         Raises:
             NotificationNotFound: No worker has ever had a rule of this name.

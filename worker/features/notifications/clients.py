@@ -24,7 +24,7 @@ class ClientNotifications:
 
 
 class AsyncStateClient(Protocol):
-    """A client with coroutines, on a client that blocks."""
+    """A client whose methods are coroutines. They call the blocking client ``_client``."""
 
     @property
     def _client(self) -> StateClient: ...
@@ -67,7 +67,11 @@ class CallerNotifications:
 
     @property
     def notifications(self: CallerClient) -> Notifications:
-        """The notifications that wait or are dead. They may belong to any owner."""
+        """The notifications that wait or are dead. They may belong to any owner.
+
+        Raises:
+            Forbidden: The caller does not have the scope ``admin``.
+        """
         from perdure.worker.features.notifications.client import Notifications
 
         self.caller.require(Scope.ADMIN)

@@ -161,10 +161,14 @@ def test_command(rule: str, timeout: float, as_json: bool, url: str | None) -> N
 
 
 def _wait(notifications: Notifications, sent: str, timeout: float) -> Notification | None:
-    """Wait until a notification (id ``sent``) is delivered, at most ``timeout`` seconds.
+    """Wait until a notification is delivered, at most ``timeout`` seconds.
+
+    Args:
+        sent: The id of the notification.
 
     Returns:
-        None. The notification if its first attempt failed or the time is over.
+        None if it was delivered. Otherwise the notification: its first attempt failed, or the time
+            is over.
     """
     end = time.monotonic() + timeout
     while True:

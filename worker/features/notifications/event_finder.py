@@ -1,7 +1,8 @@
-"""The search in the run indexes for events that rules of ``notify`` want.
+"""The search in the run indexes for events that match rules of ``notify``.
 
-No transition of a run knows of notifications: their events are entries of the indexes. So a run
-without a matching rule costs nothing, and a new rule applies to runs that are live.
+No transition of a run writes anything for notifications. The search finds events as entries of the
+indexes. So a run without a matching rule costs nothing, and a new rule also applies to runs that
+are live already.
 """
 
 from __future__ import annotations
@@ -52,8 +53,10 @@ class EventFinder:
     """Finds events of runs, and stores notifications for matching rules.
 
     Args:
+        records: stores the notifications.
         rules: the rules by name.
-        link: returns the address of a run's page by run id, or None.
+        link: returns the URL of a run's page by run id, or None if the dashboard's URL is not
+            known.
     """
 
     def __init__(
@@ -79,17 +82,22 @@ class EventFinder:
         self._stops: int | None = None
 
     def begin(self) -> None:
-        """Record the present as the time from which a new rule gets events.
+        """Record the present time as the time from which a new rule gets events.
 
-        The first search goes back to that time, but at most ``CLOCK_BACK``.
+        The first search goes back to that time, but by ``CLOCK_BACK`` at most.
 
         Raises:
-            StoreUnavailable: a new rule then begins with the first search.
+            StoreUnavailable: the state server does not answer. A new rule then gets events from the
+                time of the first search.
         """
         self._began = self._store.time()
 
     def look(self) -> int:
-        """Find new events, store their notifications, and return the number of these."""
+        """Find new events, store their notifications, and return the number of notifications.
+
+        Ended runs are searched in each call. Waiting and stopped runs are searched less often if
+        there are many, so that this search takes at most ``MOST_OF_CPU`` of a CPU.
+        """
         now = self._store.time()
         looked = self._records.looked()
         found = self._look_at_ended(now, looked)
@@ -107,7 +115,17 @@ class EventFinder:
         return name.partition(":")[0] in self._rules
 
     def _look_at_ended(self, now: int, looked: Mapping[str, int]) -> int:
-        """Find ended runs in the order of their ends. Return the number of new notifications."""
+        """Find completed and errored runs, and store their notifications.
+
+        One call reads a bounded number of runs. The next call continues.
+
+        Args:
+            now: the time of the state server (ms).
+            looked: the progress of each rule, as ``NotificationRecords.looked`` returns it.
+
+        Returns:
+            The number of new notifications.
+        """
         source = "ended"
         indexes = [event for event in ENDED if self._wanting({event})]
         since = self._since(source, self._wanting(set(ENDED)), looked, now)
@@ -132,7 +150,13 @@ class EventFinder:
         return count
 
     def _look_at_rest(self, now: int, looked: Mapping[str, int]) -> int:
-        """Find runs that began to wait or were stopped. Return the number of new notifications."""
+        """Find runs that began to wait or were stopped, and store their notifications.
+
+        The arguments are those of ``_look_at_ended``.
+
+        Returns:
+            The number of new notifications.
+        """
         source = "rest"
         since = self._since(source, self._wanting({"waiting", "in_doubt", "stopped"}), looked, now)
         if not since:
@@ -163,10 +187,15 @@ class EventFinder:
     def _since(
         self, source: str, rules: list[str], looked: Mapping[str, int], now: int
     ) -> dict[str, int]:
-        """Return the time (ms) from which to search events for each rule.
+        """Return for each rule the time (ms) from which to search for events.
 
-        For a new rule it is the time at which the worker began, at most ``CLOCK_BACK`` ago. If that
-        is not known, it is now.
+        For a new rule, it is the time of ``begin``, but at most ``CLOCK_BACK`` ago. If ``begin``
+        was not called or has failed, it is now.
+
+        Args:
+            source: ``ended`` or ``rest`` (waiting and stopped runs).
+            rules: the names of the rules.
+            looked: the progress of each rule, as ``NotificationRecords.looked`` returns it.
         """
         new = now if self._began is None else min(now, max(self._began, now - CLOCK_BACK))
         since = {}
@@ -198,7 +227,15 @@ class EventFinder:
     def _notifications(
         self, events: list[tuple[str, int]], since: Mapping[str, int], now: int
     ) -> Iterator[Notification]:
-        """Yield the notifications of events. Only runs with a matching rule are read."""
+        """Yield the notifications of events.
+
+        Only runs with a matching rule are read. A damaged run is logged, and yields nothing. Also a
+        run that was deleted or has continued yields nothing.
+
+        Args:
+            events: the run id and the time (ms) of each event.
+            since: the time (ms) from which each rule gets events, by rule.
+        """
         names = ("flow", "labels", "submitted_by")
         facts = self._store.reads.some_fields([run_id for run_id, _ in events], names)
         fitting: dict[str, list[str]] = {}
@@ -235,8 +272,8 @@ class EventFinder:
 def _advanced(last: int | None, upto: int, now: int) -> int:
     """Return the time (ms) to store as a rule's progress after a search.
 
-    The next search begins ``OVERLAP`` before the stored time. For a new rule that must not be
-    before now.
+    The next search begins ``OVERLAP`` before the stored time. For a new rule, the next search must
+    not begin before now.
 
     Args:
         last: the progress (ms) before the search. None for a new rule.

@@ -1,4 +1,4 @@
-"""The metrics of notifications: attempts by outcome, and how many wait or are dead."""
+"""The metrics of notifications: attempts by outcome, and the numbers of waiting and dead ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ SIZES = {"notified": 2}
 
 
 def families(store: Store | None, totals: Mapping[str, str]) -> Iterator[Metric]:
-    """Yield the metrics. Without a store they have no samples."""
+    """Yield the metrics of notifications.
+
+    Args:
+        store: the store to read from. None: nothing is read. Then the metric of waiting
+            notifications has no samples, and that of dead notifications is 0.
+        totals: the totals that workers have stored, as texts by their field in Redis.
+    """
     backlog: Mapping[str, int] = {}
     dead = 0
     if store is not None:

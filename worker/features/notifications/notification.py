@@ -1,4 +1,4 @@
-"""Notification: a message about a run by a rule of ``notify``, with its delivery's state."""
+"""Notification: a message about a run for one rule of ``notify``, with the delivery's state."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ TEST = "test"
 
 
 class NotDelivered(PerdureError):
-    """Raised when a notification was not delivered. The worker tries again, and records why.
+    """Raised when an attempt to deliver a notification failed.
+
+    The worker records the reason, and tries again later unless ``is_final`` is True.
 
     Args:
-        message: the reason. It has no secret and no URL, only the receiver's host.
+        message: The reason. It has no secret and no URL, only the receiver's host.
         concerns_receiver: Whether other notifications of the rule would fail too.
-        is_final: Whether no further attempt is worth while.
-        after: Seconds for which the receiver asks the sender to wait.
+        is_final: Whether a further attempt would be useless. The notification is then given up.
+        after: Seconds for which the receiver asks the sender to wait. None if it does not ask.
     """
 
     code = "not-delivered"
@@ -84,10 +86,11 @@ class Notification(Document):
         return cls.from_dict(json.loads(text))
 
     def failed(self, error: str, due_at: datetime | None) -> Notification:
-        """Return the notification after one more failed attempt.
+        """Return a copy of the notification after one more failed attempt.
 
         Args:
-            due_at: the time of the next attempt.
+            error: the reason of the failure.
+            due_at: the time of the next attempt. None if there is none.
         """
         return replace(self, attempts=self.attempts + 1, error=error, due_at=due_at)
 
@@ -96,8 +99,8 @@ def event_of(run: Run) -> tuple[str, frozenset[str]] | None:
     """Return the event of a run that is interrupted or has ended.
 
     Returns:
-        The event's name, and the event names in a rule that match it. None if the run moves on by
-            itself.
+        The event's name, and the names that match this event in a rule. None if the run is neither
+            interrupted nor ended.
     """
     if run.status is RunStatus.INTERRUPTED:
         asked = PendingInterrupt.of(run)
@@ -122,11 +125,14 @@ def notification_of(
 ) -> Notification:
     """Return a rule's notification about a run that is interrupted or has ended.
 
-    Its id is a digest of the event. A worker that finds the same event again derives the same id.
+    The notification's id is a digest of the event. So a worker that finds the same event again
+    derives the same id.
 
     Args:
-        link: address of the run's page, or None.
-        now: when the delivery begins.
+        rule: the name of the rule.
+        event: the name of the event.
+        link: the URL of the run's page, or None.
+        now: the time at which the delivery begins.
     """
     asked = PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
     happened = (rule, event, run.id, run.created_at.isoformat(), run.updated_at.isoformat())
@@ -169,13 +175,13 @@ def question_of(asked: PendingInterrupt) -> dict[str, Any]:
 
 
 def trial_notification(rule: str, notification_id: str, at: datetime) -> Notification:
-    """Return a notification that tries a rule."""
+    """Return a notification of the event ``test``, which belongs to no run."""
     body = {"type": TEST, "timestamp": at.isoformat(), "data": {"rule": rule}}
     return Notification(notification_id, rule, TEST, "", "", at, body)
 
 
 def cut(text: str) -> str:
-    """Return a text, cut to ``LONGEST_TEXT`` characters."""
+    """Return a text, cut to ``LONGEST_TEXT`` characters. A text that was cut ends with "…"."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 

@@ -1,7 +1,8 @@
-"""The notifier: the thread that finds events and delivers notifications.
+"""The notifier: the threads of a worker that find events and deliver notifications.
 
-A worker has one only if its settings have rules (``notify``). One worker at a time finds and
-delivers; if it dies, another one takes over after ``HOLD_MS``.
+A worker has a notifier only if its settings have rules (``notify``). Only one worker at a time
+finds events and delivers notifications. If this worker dies, another worker takes over after
+``HOLD_MS``.
 """
 
 from __future__ import annotations
@@ -47,7 +48,13 @@ Send = Callable[[NotificationRule, Notification], None]
 
 
 class Lane:
-    """The delivery of one rule's notifications in this worker, with its threads."""
+    """The delivery of one rule's notifications in this worker, with its own threads.
+
+    Args:
+        name: the name of the rule.
+        send: sends one notification, or raises NotDelivered.
+        wake: wakes the notifier. Called when a thread has no more notifications to deliver.
+    """
 
     def __init__(
         self,
@@ -69,7 +76,15 @@ class Lane:
         self._rests_until = 0.0
 
     def fill(self, now: int) -> None:
-        """Take the notifications that are due at ``now`` (ms), and begin to deliver them."""
+        """Begin to deliver the notifications that are due, in up to ``PARALLEL`` threads.
+
+        Nothing happens while deliveries of an earlier call have not begun, or while the rule rests
+        because its receiver failed. After a failure, one notification at a time is sent, until the
+        receiver accepts one.
+
+        Args:
+            now: the time of the state server (ms).
+        """
         with self._lock:
             if self._ready or time.monotonic() < self._rests_until:
                 return
@@ -93,13 +108,13 @@ class Lane:
             thread.start()
 
     def clear(self) -> None:
-        """Leave waiting notifications to another worker."""
+        """Forget notifications whose delivery has not begun. Another worker can deliver them."""
         with self._lock:
             self._taken.difference_update(self._ready)
             self._ready.clear()
 
     def wait(self, end: float) -> None:
-        """Wait for deliveries in flight, until ``end`` (monotonic seconds)."""
+        """Wait until the deliveries in flight are done, or until ``end`` (monotonic seconds)."""
         with self._lock:
             threads = list(self._threads)
         for thread in threads:
@@ -190,23 +205,24 @@ class Lane:
 
 
 def retry_wait(attempts: int) -> float:
-    """Return the jittered wait before the next attempt, in seconds.
+    """Return the wait before the next attempt in seconds, with jitter.
 
     Args:
-        attempts: the number of failed attempts before the last one.
+        attempts: the number of failed attempts before the attempt that has just failed.
     """
     wait = min(LONGEST_RETRY, RETRY_SECONDS * 2.0 ** min(attempts, 20))
     return wait * (0.9 + 0.2 * random.random())
 
 
 class Notifier:
-    """Finds events and delivers notifications, for one worker.
+    """Finds events and delivers notifications, in threads of one worker.
 
     Args:
         rules: the rules by name.
         worker: name of the worker.
         send: sends one notification, or raises NotDelivered.
-        link: returns the address of a run's page by run id, or None.
+        link: returns the URL of a run's page by run id, or None if the dashboard's URL is not
+            known.
     """
 
     def __init__(
@@ -230,7 +246,11 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="perdure-notifier", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. A new rule finds events from now on."""
+        """Start the thread. A new rule gets the events from now on.
+
+        If the state server does not answer now, a new rule gets the events from the time of the
+        first search.
+        """
         try:
             self._finder.begin()
         except StoreUnavailable as error:
@@ -240,7 +260,8 @@ class Notifier:
     def stop(self) -> None:
         """Stop the thread, and let another worker take over.
 
-        Deliveries in flight may take ``STOP_SECONDS``. After that the other worker repeats them.
+        This waits ``STOP_SECONDS`` for deliveries in flight. The other worker repeats deliveries
+        that take longer.
         """
         self._stopping.set()
         self._woken.set()
@@ -268,11 +289,13 @@ class Notifier:
     def _look(self, is_due: bool) -> bool:
         """Deliver due notifications, if this worker holds the right to deliver.
 
+        An error is logged and not raised: the next call tries again.
+
         Args:
             is_due: whether to search for events first.
 
         Returns:
-            Whether events were searched without an error.
+            Whether a search for events was done without an error.
         """
         looked = False
         try:
@@ -295,7 +318,7 @@ class Notifier:
 
 
 def notifier_of(process: Process) -> Notifier:
-    """Build the notifier of a worker, by the rules of its settings."""
+    """Return the notifier of a worker, with the rules of the worker's settings."""
     settings = process.settings
     sender = NotificationSender(
         process.app, process.store, process.owns_app, settings.private_webhooks

@@ -40,7 +40,7 @@ def send_all(request: Request, runs: Runs) -> Response:
 
 
 def dead_count(client: AuthorizedClient) -> int:
-    """Return the number of dead notifications, or 0 if the caller may not see them."""
+    """Return the number of dead notifications. 0 if the caller is not an admin."""
     if not client.caller.is_admin:
         return 0
     return NotificationRecords(session_of(client.client).store).dead_count()

@@ -1,7 +1,7 @@
 """The notifications in the store: waiting ones, dead ones, and the progress of the search.
 
-One worker at a time finds events and delivers. A second one would only repeat deliveries, under the
-same ids. So nothing here needs a script.
+One worker at a time finds events and delivers notifications. If two workers did so for a moment,
+they would only repeat deliveries, with the same ids. So nothing here needs a Lua script.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ BATCH = 500
 def key(keys: Keys, part: str) -> str:
     """Return the Redis key of one part of the notifications.
 
-    ``records`` is a hash of all waiting and dead notifications, by id. ``due:RULE`` is the sorted
-    set of the ids that wait for delivery, by the time of the next attempt (ms). ``dead`` and
-    ``done`` (delivered) are sorted sets of ids, by time (ms). ``looked`` is the hash of the times
-    (ms) up to which the events of each rule were found. ``holder`` is a text, the worker that finds
-    and delivers.
+    The parts are:
+
+    - ``records``: a hash of all waiting and dead notifications, by id.
+    - ``due:RULE``: a sorted set of the ids that wait for delivery, by the time of the next attempt
+      (ms).
+    - ``dead`` and ``done`` (delivered): sorted sets of ids, by time (ms).
+    - ``looked``: a hash of the times (ms) up to which events were found, by ``RULE:SOURCE``.
+    - ``holder``: the name of the worker that finds events and delivers notifications.
     """
     return keys.of_feature("notifications", part)
 
@@ -50,9 +53,10 @@ class NotificationRecords:
         self._key = partial(key, store.keys)
 
     def hold(self, worker: str, ms: int) -> bool:
-        """Return whether this worker finds and delivers for the next ``ms`` milliseconds.
+        """Take or extend the right to deliver, for the next ``ms`` milliseconds.
 
-        False if another worker does.
+        Returns:
+            True if this worker now has the right. False if another worker has it.
         """
         redis, key = self._store.redis, self._key("holder")
         with self._store._answered():
@@ -61,7 +65,10 @@ class NotificationRecords:
             return redis.get(key) == worker and bool(redis.set(key, worker, xx=True, px=ms))
 
     def let_go(self, worker: str) -> None:
-        """Release the right to deliver. Another worker then takes over at once."""
+        """Release the right to deliver, so that another worker can take it at once.
+
+        Nothing happens if this worker does not have the right.
+        """
         key = self._key("holder")
         with self._store._answered():
             if self._store.redis.get(key) == worker:
@@ -84,8 +91,9 @@ class NotificationRecords:
         Notifications that are already stored, or were delivered lately, are left out.
 
         Args:
-            looked: the progress, as the method ``looked`` returns it.
-            now: the time in ms.
+            found: the notifications.
+            looked: the new progress, in the form in which the method ``looked`` returns it.
+            now: the present time in ms.
 
         Returns:
             The new notifications.
@@ -112,7 +120,11 @@ class NotificationRecords:
         return new
 
     def due(self, rule: str, now: int, limit: int) -> list[str]:
-        """Return at most ``limit`` ids of a rule's due notifications, the longest due first."""
+        """Return at most ``limit`` ids of a rule's due notifications, the longest due first.
+
+        Args:
+            now: the present time in ms.
+        """
         with self._store._answered():
             return cast(
                 list[str],
@@ -127,7 +139,10 @@ class NotificationRecords:
             )
 
     def get(self, ids: Sequence[str]) -> list[Notification | None]:
-        """Return the notifications with these ids. None for a missing one."""
+        """Return the notifications with these ids, in the same order.
+
+        An id that is neither waiting nor dead gives None.
+        """
         if not ids:
             return []
         with self._store._answered():
@@ -138,7 +153,7 @@ class NotificationRecords:
         ]
 
     def delivered(self, sent: Notification, now: int) -> None:
-        """Record that a notification was delivered."""
+        """Record that a notification was delivered at ``now`` (ms)."""
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.zrem(self._key(f"due:{sent.rule}"), sent.id)
             pipe.hdel(self._key("records"), sent.id)
@@ -147,12 +162,12 @@ class NotificationRecords:
             pipe.execute()
 
     def drop(self, rule: str, notification_id: str) -> None:
-        """Remove an id whose record is gone."""
+        """Remove an id from the due notifications of a rule, because its record is gone."""
         with self._store._answered():
             self._store.redis.zrem(self._key(f"due:{rule}"), notification_id)
 
     def postpone(self, failed: Notification, due: int) -> None:
-        """Record a failed attempt, and the next time (ms)."""
+        """Record a failed attempt, and the time of the next attempt (``due``, ms)."""
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.hset(self._key("records"), failed.id, failed.packed())
             pipe.zadd(self._key(f"due:{failed.rule}"), {failed.id: due})
@@ -160,7 +175,13 @@ class NotificationRecords:
             pipe.execute()
 
     def give_up(self, failed: Notification, now: int) -> None:
-        """Make a notification a dead one. The oldest dead ones over the limit are forgotten."""
+        """Record a failed attempt, and make the notification dead.
+
+        If there are more than ``MOST_DEAD`` dead notifications, the oldest are deleted.
+
+        Args:
+            now: the present time in ms.
+        """
         dead = replace(failed, due_at=None, dead_at=moment(now))
         with self._store._answered(), self._store.redis.pipeline() as pipe:
             pipe.zrem(self._key(f"due:{dead.rule}"), dead.id)
@@ -173,9 +194,13 @@ class NotificationRecords:
         self._forget(oldest)
 
     def send_again(self, ids: Iterable[str], now: int) -> list[str]:
-        """Make notifications due now, and return their ids.
+        """Make waiting or dead notifications due now, and return their ids.
 
-        They may be waiting or dead. Unknown ids are left out. The rule's ``patience`` begins again.
+        Unknown ids are left out. Attempts are counted from 0 again, and the rule's ``patience``
+        begins again.
+
+        Args:
+            now: the present time in ms.
         """
         wanted = list(ids)
         found = [each for each in self.get(wanted) if each is not None]
@@ -191,19 +216,19 @@ class NotificationRecords:
         return [each.id for each in found]
 
     def forget(self, ids: Sequence[str]) -> list[str]:
-        """Delete dead notifications, and return their ids. Other ids are ignored."""
+        """Delete dead notifications, and return their ids. Ids that are not dead are ignored."""
         dead = [each.id for each in self.get(ids) if each is not None and each.dead_at is not None]
         self._forget(dead)
         return dead
 
     def dead(self, limit: int) -> list[Notification]:
-        """Return the newest dead notifications, newest first."""
+        """Return at most ``limit`` dead notifications, newest first."""
         with self._store._answered():
             ids = self._store.redis.zrange(self._key("dead"), 0, limit - 1, desc=True)
         return [each for each in self.get(cast(list[str], ids)) if each is not None]
 
     def waiting(self, limit: int) -> list[Notification]:
-        """Return waiting notifications of all rules, next ones first."""
+        """Return at most ``limit`` waiting notifications of all rules, the next due first."""
         keys = [self._key(f"due:{rule}") for rule in self.rules()]
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             for key in keys:
@@ -214,7 +239,7 @@ class NotificationRecords:
         return [replace(each, due_at=moment(at)) for (at, _), each in found if each is not None]
 
     def rules(self) -> list[str]:
-        """Return the rules by which workers searched for events."""
+        """Return the names of the rules for which workers have ever searched for events."""
         return sorted({name.partition(":")[0] for name in self.looked()})
 
     def backlog(self, rules: Sequence[str]) -> dict[str, int]:
@@ -228,14 +253,14 @@ class NotificationRecords:
         return dict(zip(rules, counts, strict=True))
 
     def dead_count(self) -> int:
-        """Return how many notifications are dead."""
+        """Return the number of dead notifications."""
         with self._store._answered():
             return self._store.redis.zcard(self._key("dead"))
 
     def longest_due(self, rules: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return the waiting notification that is due first, by rule: id and due time (ms).
+        """Return id and due time (ms) of each rule's waiting notification that is due first.
 
-        A rule without a waiting notification is left out.
+        The result is by rule. A rule without a waiting notification is left out.
         """
         if not rules:
             return {}
@@ -255,7 +280,10 @@ class NotificationRecords:
             return bool(self._store.redis.hexists(self._key("records"), notification_id))
 
     def forget_done(self, before: int) -> None:
-        """Forget notifications that were delivered before a time (ms)."""
+        """Forget ids of notifications that were delivered before a time (ms).
+
+        One call removes at most ``BATCH`` ids.
+        """
         with self._store._answered():
             old = self._store.redis.zrange(
                 self._key("done"), FIRST, before, byscore=True, offset=0, num=BATCH
@@ -264,7 +292,7 @@ class NotificationRecords:
                 self._store.redis.zrem(self._key("done"), *cast(list[str], old))
 
     def _count(self, pipe: Any, counted: Notification, outcome: str) -> None:
-        """Count an attempt in the metrics (worker/metrics/rounds.py)."""
+        """Add a command to ``pipe`` that counts an attempt in the metrics, with its outcome."""
         pipe.hincrby(self._store.keys.metrics, json.dumps(["notified", counted.rule, outcome]), 1)
 
     def _forget(self, ids: Sequence[str]) -> None:
@@ -276,13 +304,13 @@ class NotificationRecords:
 
 
 class RestingRuns:
-    """Reads of runs that wait for a person or have ended, for notifications."""
+    """Reads of the indexes of runs that have ended, wait for a person or are stopped."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def ended(self, index: str, since: int, limit: int) -> list[tuple[str, int]]:
-        """Return at most ``limit`` runs that ended since a time, earliest first.
+        """Return at most ``limit`` runs that ended at a time or later, earliest end first.
 
         Args:
             index: ``completed`` or ``errored``.
@@ -304,9 +332,10 @@ class RestingRuns:
         return [(pair[0], int(pair[1])) for pair in pairs]
 
     def entered(self, index: str, since: int) -> list[tuple[str, int]]:
-        """Return runs that began to wait for a person, or were stopped, since a time.
+        """Return the runs of an index whose last change was at a time or later.
 
-        The index has the order of the runs' submission, so all its runs are read.
+        They began to wait for a person, or were stopped. The index is ordered by the time of the
+        runs' submission, so all its runs are read.
 
         Args:
             index: one of ``WAITING`` or ``STOPPED`` (``event_finder.py``).

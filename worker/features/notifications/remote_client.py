@@ -36,15 +36,21 @@ class RemoteNotifications:
         self._ask, self._tell = client._ask, client._tell
 
     def dead(self, limit: int = 50) -> list[Notification]:
-        """Return the newest dead notifications: their delivery was given up."""
+        """Return the dead notifications, newest first: their delivery was given up.
+
+        The HTTP API returns at most 1,000.
+        """
         return self._listed(limit, None)
 
     def waiting(self, limit: int = 50) -> list[Notification]:
-        """Return notifications that wait for delivery, next ones first."""
+        """Return notifications that wait for delivery, next ones first.
+
+        The HTTP API returns at most 1,000.
+        """
         return self._listed(limit, "false")
 
     def get(self, notification_id: str) -> Notification | None:
-        """Return a waiting or dead notification, or None if it is neither."""
+        """Return a waiting or dead notification. None if it was delivered or never existed."""
         try:
             return Notification.from_dict(self._ask(_path(notification_id)))
         except NotificationNotFound:
@@ -54,7 +60,8 @@ class RemoteNotifications:
         """Make dead or waiting notifications due now.
 
         Raises:
-            NotificationNotFound: A notification neither waits nor is dead. The others are due.
+            NotificationNotFound: A notification is neither waiting nor dead. The others are made
+                due all the same.
         """
         _each(notification_ids, lambda path: self._tell("POST", f"{path}/send"))
 
@@ -66,12 +73,12 @@ class RemoteNotifications:
         """Delete dead notifications.
 
         Raises:
-            NotificationNotFound: A notification is not dead. The others are deleted.
+            NotificationNotFound: A notification is not dead. The others are deleted all the same.
         """
         _each(notification_ids, lambda path: self._tell("DELETE", path))
 
     def try_rule(self, rule: str) -> Notification:
-        """Make a ``test`` notification for a rule, due now.
+        """Store a ``test`` notification for a rule, due now, and return it.
 
         Raises:
             NotificationNotFound: No worker has ever had a rule of this name.

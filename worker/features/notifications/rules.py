@@ -1,4 +1,4 @@
-"""The setting ``notify``: rules, which events of which runs are sent, and where to."""
+"""The setting ``notify``: rules that send events of runs to receivers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class NotificationRule(BaseModel):
 
     @property
     def events(self) -> frozenset[str]:
-        """The events of the rule. ``ended`` is replaced by the events for which it stands."""
+        """The events of the rule, with ``completed``, ``errored``, ``stopped`` for ``ended``."""
         more = {"completed", "errored", "stopped"} if "ended" in self.on else set()
         return frozenset(self.on) - {"ended"} | more
 
@@ -132,7 +132,10 @@ class NotificationSettings(BaseSettings):
 
 
 def check_webhook_url(url: str) -> None:
-    """Raise ValueError unless the URL can receive a webhook. The message does not show the URL."""
+    """Raise ValueError unless this is an HTTP or HTTPS URL without a user and a password.
+
+    The text of the error does not show the URL.
+    """
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,4 +1,4 @@
-"""The receivers of notifications: a webhook, a command or a Celery task. Each sends once."""
+"""The sending of a notification to its receiver: a webhook, a command or a Celery task."""
 
 from __future__ import annotations
 
@@ -49,10 +49,13 @@ class NotificationSender:
         self._publisher: Celery | None = None
 
     def send(self, rule: NotificationRule, notification: Notification) -> None:
-        """Send a notification once to the receiver of its rule.
+        """Send a notification to the receiver of its rule. Make one attempt.
+
+        A Celery task is only published. Its execution is not awaited.
 
         Raises:
-            NotDelivered: the receiver did not accept the notification.
+            NotDelivered: the receiver did not accept the notification, or the task could not be
+                published.
         """
         if rule.sign_in is not None and notification.body["data"].get("link"):
             notification = self._with_sign_in(rule.sign_in, notification)
@@ -65,9 +68,13 @@ class NotificationSender:
             self._publish_notification(rule.task, rule.queue, notification)
 
     def _with_sign_in(self, token_id: str, notification: Notification) -> Notification:
-        """Return the notification with a link that signs in once.
+        """Return the notification with a link that signs its reader in once.
 
-        Each attempt makes a new code, so that only digests of codes are stored.
+        The link has a new one-time code on each attempt. So the store needs only the digest of a
+        code, and the record of the notification has none.
+
+        Args:
+            token_id: the id of the access token with which the link signs in.
         """
         code = secrets.token_urlsafe(32)
         SignInCodes(self._store).put(digest_of(code), token_id, SIGN_IN_MS)
@@ -103,7 +110,7 @@ class NotificationSender:
 
 
 def message_of(notification: Notification) -> dict[str, Any]:
-    """Return the JSON data for a command or Celery task: a webhook's body, and ``id``."""
+    """Return the JSON data for a command or a Celery task: the body, and the notification's id."""
     return {"id": notification.id, **notification.body}
 
 
@@ -114,7 +121,8 @@ def run_command(command: tuple[str, ...], notification: Notification) -> None:
     ``{link}`` and ``{text}``, a sentence for people. No shell reads the arguments.
 
     Raises:
-        NotDelivered: the command did not end with exit code 0 in time.
+        NotDelivered: the command could not be started, or it did not end with exit code 0 within
+            ``COMMAND_SECONDS``. After this time it is killed.
     """
     facts = facts_of(notification)
     arguments = [filled(each, facts) for each in command]
@@ -163,7 +171,7 @@ def facts_of(notification: Notification) -> dict[str, str]:
 
 
 def filled(argument: str, facts: Mapping[str, str]) -> str:
-    """Return a command's argument with its facts filled in."""
+    """Return a command's argument with facts in place of the names in braces."""
     for name in facts:
         # A fact is not searched for further names, since a goal may have any text.
         argument = argument.replace(f"{{{name}}}", f"\0{name}\0")

@@ -1,7 +1,7 @@
 """Signed webhooks to public addresses (Standard Webhooks specification).
 
-The signature is HMAC-SHA256 over id, time and body. Receivers check it with any library for that
-specification (https://www.standardwebhooks.com).
+The signature is an HMAC-SHA256 of id, time and body. Receivers can check the signature with any
+library for that specification (https://www.standardwebhooks.com).
 """
 
 from __future__ import annotations
@@ -40,10 +40,13 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def secret_bytes(reference: str) -> bytes:
-    """Return the key behind a webhook secret's reference.
+    """Return the key that signs webhooks, as bytes.
+
+    Args:
+        reference: the reference (``env:NAME``) to the secret that contains the key.
 
     Raises:
-        NotDelivered: this process has no such secret, or the secret has another form.
+        NotDelivered: this process has no such secret, or the secret is too short or not base64.
     """
     try:
         text = secret_of(reference, "the secret of a webhook")
@@ -68,7 +71,8 @@ def signed_headers(
     """Return the three headers of a webhook: id, time and one signature for each secret.
 
     Args:
-        at: seconds since 1970.
+        at: the time of the attempt, in seconds since 1970.
+        secrets: the keys that sign.
     """
     content = b".".join((message_id.encode(), str(at).encode(), body))
     signatures = (
@@ -91,9 +95,9 @@ def send_webhook(
     private: bool = False,
     seconds: float = SECONDS,
 ) -> None:
-    """Send a webhook once. The receiver accepts it with a status of 2xx.
+    """Send a webhook once. A reply with a status of 2xx means that the receiver accepted it.
 
-    Redirects are not followed: the receiver's new address belongs into the settings.
+    A redirect is not followed and counts as a failure: the new URL belongs into the settings.
 
     Args:
         url: URL of the receiver, or ``env:NAME``.
@@ -156,13 +160,22 @@ def _post(
     end: float,
     allowed: Callable[[Address], bool],
 ) -> tuple[int, float | None]:
-    """Send one request. Return the status, and ``Retry-After`` in seconds or None.
+    """Send one POST request, and return the status and ``Retry-After``.
 
-    The request goes to an address that was checked, not to the name, which could resolve to another
-    address by now.
+    The host's name is resolved once, and the request goes to an address that ``allowed`` accepts.
+    So a later change of the name cannot send it to another address.
 
     Args:
-        end: when to give up (monotonic seconds).
+        target: the path and the query of the URL.
+        end: the time limit (monotonic seconds).
+        allowed: returns whether requests may go to an address.
+
+    Returns:
+        The status, and the seconds of the header ``Retry-After``. None if it has no seconds.
+
+    Raises:
+        PermissionError: one of the host's addresses is not allowed. Nothing was sent.
+        OSError, HTTPException: the request failed, or the reply was not complete in time.
     """
     connection = http.client.HTTPConnection(host, port)
     connection.sock = connect(resolve(host, port, allowed), port, end)
@@ -186,7 +199,14 @@ def _tls() -> ssl.SSLContext:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a ``Retry-After`` header in seconds. None if it is missing, or a date."""
+    """Return a ``Retry-After`` header in seconds, at most ``LONGEST_WAIT``.
+
+    Args:
+        text: the header. None if it is missing.
+
+    Returns:
+        The seconds. None if the header is missing or has no number of seconds (a date).
+    """
     if text is None or not text.isdecimal() or len(text) > 9:
         return None
     return min(float(text), LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""Optimizations of building and validating messages.
+"""Optimizations for building and validating messages.
 
-Without them Celery builds each message (``publisher``) and each is parsed (``message``).
+Without them, Celery builds each message (``publisher``), and each message is parsed (``message``).
 """

@@ -31,9 +31,13 @@ PublishFunctions = tuple[Any, ...]
 
 
 def has_receivers(task: str) -> bool:
-    """Return whether publish signals have receivers for this task.
+    """Return whether Celery's publish signals have receivers for a task.
 
-    It is checked for each message, since receivers come and go at any time.
+    This is checked for each message, because receivers may be connected and disconnected at any
+    time.
+
+    Args:
+        task: The name of the task.
     """
     if not (
         signals.before_task_publish.receivers
@@ -45,17 +49,19 @@ def has_receivers(task: str) -> bool:
 
 
 def publish_functions() -> PublishFunctions:
-    """Return the functions that an outgoing message passes through.
+    """Return the functions of Celery and kombu that each published message goes through.
 
-    They are of Celery and kombu. Tracers may have replaced them.
+    Tracing libraries may have replaced them.
     """
     return Celery.send_task, Producer.publish, last_publish_function()
 
 
 def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:
-    """Return whether nothing has replaced the code that publishes a task.
+    """Return whether Celery and kombu publish a task's messages with their own, unchanged code.
 
-    The task must be Perdure's, and ``functions`` must be Celery's and kombu's own.
+    Args:
+        task: The name of one of Perdure's tasks.
+        functions: The result of ``publish_functions``.
     """
     sending_task = app.tasks[task]
     own = type(sending_task).apply_async is RoundTask.apply_async and "apply_async" not in vars(

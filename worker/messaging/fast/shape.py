@@ -1,4 +1,4 @@
-"""The shape of a round's message: a regular expression that validates and parses it at once.
+"""The shape of a round's message: a regular expression that validates and parses a message at once.
 
 Replaces: ``perdure.worker.messaging.message.validate`` for messages of a known shape.
 ``Shapes.validate`` returns the same. A message of no known shape is validated by the plain
@@ -10,7 +10,7 @@ docs/internals/decisions/0025-a-message-of-a-known-form.md).
 
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``).
 
-``private_parts.messages.DecodedMessage`` carries the body parsed here.
+``private_parts.messages.DecodedMessage`` passes the parsed body on to Celery.
 """
 
 from __future__ import annotations
@@ -48,14 +48,16 @@ CONTENT = re.compile(
 
 
 class Shape:
-    """The form of a queue's messages that differ only in ``BLANKS`` and the body.
+    """The common form of a queue's messages that differ only in ``BLANKS`` and the body.
 
     Args:
-        text: Such a message.
+        text: One of these messages.
+        queue: The queue of the messages.
 
     Raises:
-        InvalidMessage: It is not exactly a round's message.
-        ValueError, re.error: A shape made from it would not read it as validation does.
+        InvalidMessage: ``text`` is not exactly a round's message.
+        ValueError, re.error: The regular expression made from ``text`` would not return the same as
+            validation.
     """
 
     def __init__(self, text: str, queue: str) -> None:
@@ -89,13 +91,11 @@ class Shape:
                 raise ValueError("the shape reads the message in another way than validation does")
 
     def read(self, text: str) -> dict[str, Any] | None:
-        """Validate and parse a message of this shape.
-
-        The regular expression does both. The result is that of ``validate``, with the decoded body
-        as ``content``.
+        """Validate and parse a message of this shape, both with the regular expression.
 
         Returns:
-            None if the message does not have this shape.
+            The result of ``validate``, with the decoded body as ``content``. None if the message
+            does not have this shape.
         """
         match = self._pattern.fullmatch(text) if len(text) <= MAX_BYTES else None
         if match is None:
@@ -129,20 +129,21 @@ class Shape:
 
 
 class Shapes:
-    """The shapes that one process has learned."""
+    """The shapes that one process has learned from the messages of its queues."""
 
     def __init__(self) -> None:
         self._shapes: dict[str, tuple[Shape, ...]] = {}
         self._learned_from: Counter[str] = Counter()
 
     def validate(self, text: str | bytes, queue: str) -> dict[str, Any]:
-        """Validate a message, by a regular expression if possible.
+        """Validate a message, by its shape if possible.
 
-        The result is that of ``perdure.worker.messaging.message.validate``. A message of a known
-        shape has its decoded body as ``content``, too.
+        If a learned shape matches, its regular expression validates the message. The result is that
+        of ``perdure.worker.messaging.message.validate``. But a message of a known shape also has
+        its decoded body as ``content``.
 
         Raises:
-            InvalidMessage: It is not exactly a round's message.
+            InvalidMessage: ``text`` is not exactly a round's message.
         """
         shapes = self._shapes.get(queue, ())
         # A character beyond ASCII is in no shape.

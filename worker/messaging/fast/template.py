@@ -2,14 +2,14 @@
 
 Replaces: building each message with Celery (``Publisher``). A filled template is byte for byte the
 message that Celery would have built with the same ids. Three samples that Celery built in this
-process have to agree with it, or Celery builds each message.
+process must be equal to the filled template. Otherwise Celery builds each message.
 
 Worth: Celery takes some 200 microseconds for a message, a template 10 (``python -m benchmarks
-messages``). If a run keeps its worker, ``read`` also spares validation
+messages``). If a run keeps its worker, ``read`` also makes validation unnecessary
 (docs/internals/decisions/0028-what-is-known-is-not-asked-for-again.md).
 
-Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). It is off by itself if a receiver is
-connected to Celery's ``before_task_publish``, or a tracer has replaced ``Celery.send_task``.
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). No template is used while a receiver is
+connected to one of Celery's publish signals, or if a tracer has replaced ``Celery.send_task``.
 
 Private parts used: none. It relies on the text that kombu's Redis transport writes.
 """
@@ -61,12 +61,12 @@ BLANKS = {
 
 
 class Template:
-    """The form of this process's messages of one task and queue, with blanks.
+    """The common form of this process's messages of one task and queue, with blanks.
 
     Args:
-        text: Such a message, as Celery built it.
+        text: One of these messages, as Celery built it.
         args: The arguments of that message.
-        queue: The queue of that message.
+        queue: The queue of the messages.
 
     Raises:
         LookupError, TypeError, ValueError: The form of ``text`` is not known here.
@@ -88,11 +88,12 @@ class Template:
         self._blank_values = itemgetter(*self._pieces[1::2])
 
     def fill(self, args: RoundArgs, sender: Sender, task_id: str, tag: str) -> str:
-        """Return the message of a round as text, its values filled in.
+        """Return the text of a round's message: the template with its blanks filled in.
 
         Args:
             args: Run id, epoch and step. The run id must be valid, so that neither JSON nor
-                ``repr`` escapes anything.
+                ``repr`` escapes a character of it.
+            sender: The Celery ids of the sender.
             task_id: The id of the Celery task.
             tag: kombu's delivery tag.
         """
@@ -114,9 +115,9 @@ class Template:
     def read(
         self, args: RoundArgs, sender: Sender, task_id: str, tag: str
     ) -> dict[str, Any] | None:
-        """Return the validated form of the message that ``fill`` returns.
+        """Return the validated form of the message whose text ``fill`` returns.
 
-        No text is parsed. The body is decoded.
+        No text is parsed. The body is decoded already. The arguments are those of ``fill``.
 
         Returns:
             None if the text has to be validated.
@@ -146,9 +147,14 @@ class Template:
         }
 
     def makes(self, text: str, args: RoundArgs, sender: Sender) -> bool:
-        """Return whether the template reproduces ``text``, Celery's message, exactly.
+        """Return whether the template reproduces Celery's message exactly.
 
-        The validated form of the message must be the same, too.
+        Both the text and the validated form must be the same.
+
+        Args:
+            text: Celery's message.
+            args: The arguments of the message.
+            sender: The sender of the message.
         """
         message = json.loads(text)
         ids = message["headers"]["id"], message["properties"]["delivery_tag"]
@@ -163,7 +169,7 @@ class Template:
 
 
 class MessageTemplates:
-    """The templates that one process has learned."""
+    """The templates that one process has learned from Celery's messages."""
 
     def __init__(self) -> None:
         self._templates: dict[tuple[Any, ...], Template | None] = {}
@@ -177,14 +183,13 @@ class MessageTemplates:
         args: RoundArgs,
         origin: Sender | None,
     ) -> LazyMessage | None:
-        """Return a round's message, filled into a template.
-
-        It is serialized only on demand.
+        """Return a round's message from a template. Its text is made only on demand.
 
         Args:
             build: Builds such a message with Celery.
+            task: The name of the Celery task.
             args: The run's id, epoch and step.
-            origin: The sender, if it is known already.
+            origin: The Celery ids of the sender. None: those of this thread.
 
         Returns:
             None if Celery has to build the message.
@@ -206,7 +211,7 @@ class MessageTemplates:
         """Return the template of a task and queue. The first call learns it.
 
         Returns:
-            None if Celery has to build each message.
+            None if Celery has to build each message of this task and queue.
         """
         functions = publish_functions()
         # A forked process has another name, which its messages contain. Inside a round Celery may
@@ -220,16 +225,16 @@ class MessageTemplates:
 
 
 def learn_template(build: Build, queue: str, origin: Sender) -> Template | None:
-    """Build a queue's message template from Celery's samples.
+    """Make a template from samples that Celery builds.
 
-    The template must reproduce the samples exactly.
+    The template must reproduce each sample exactly.
 
     Args:
         build: Builds a message for this queue with Celery, from run id, epoch and step.
         origin: The sender of the samples.
 
     Returns:
-        None if Celery's form of a message is not known here.
+        None if the form of Celery's messages is not known here.
     """
     samples = [(build(*args), args) for args in SAMPLES]
     try:
@@ -250,7 +255,7 @@ def learn_template(build: Build, queue: str, origin: Sender) -> Template | None:
 def new_ids() -> tuple[str, str]:
     """Return two random UUIDs: the Celery task id and the delivery tag of a new message.
 
-    ``uuid.uuid4`` would take as long for them as all the rest of a message.
+    ``uuid.uuid4`` would take as long for the two ids as all other work on a message.
     """
     digits = new_digits(64)
     return _uuid(digits[:32]), _uuid(digits[32:])
@@ -268,9 +273,9 @@ PLAIN = re.compile(r"[\w.:@-]+", re.ASCII)
 
 
 def _written(value: Any) -> str:
-    """Return the value of a message's header as JSON.
+    """Return the value of a message header as JSON.
 
-    The value may be of any type if it comes from a message that was not validated.
+    The value may be of any type, because it may come from a message that was not validated.
     """
     return f'"{value}"' if isinstance(value, str) and PLAIN.fullmatch(value) else str(dumps(value))
 
@@ -280,7 +285,11 @@ def _uuid(digits: str) -> str:
 
 
 def _with_blanks(text: str, marks: Mapping[str, str]) -> str:
-    """Return ``text`` as a format for ``%``, with a placeholder for each of ``marks``."""
+    """Return ``text`` as a format for the operator ``%``.
+
+    Args:
+        marks: The parts of the text to replace, each with its placeholder.
+    """
     text = text.replace("%", "%%")
     for mark, blank in marks.items():
         text = text.replace(mark, blank)

@@ -1,7 +1,7 @@
-"""kombu transports that validate messages before Celery sees them.
+"""kombu transports that validate the messages of rounds before Celery reads them.
 
-A message that could harm a worker goes to a bounded dead-letter list. There is one transport per
-kind of broker, in ``perdure.worker.messaging.transports``:
+An invalid message could harm a worker. It is stored in a list of dead letters, which has a maximum
+length. There is one transport per kind of broker, in ``perdure.worker.messaging.transports``:
 
 - ``RedisTransport`` for Redis,
 - ``sentinel:SentinelTransport`` for a Redis watched by Sentinels,

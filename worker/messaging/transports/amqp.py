@@ -1,9 +1,11 @@
 """The validating transport for RabbitMQ.
 
-It is kombu's ``pyamqp``, but validates each message that reaches a consumer of Perdure's queues. An
-invalid one is acknowledged, so that the broker drops it, and stored as a dead letter. A message
-whose properties cannot be parsed would end the connection and be redelivered for ever. It is read
-as if it had no properties.
+It is kombu's ``pyamqp``, but it validates each message that a consumer of Perdure's queues
+receives. An invalid message is acknowledged, so that the broker drops it, and stored as a dead
+letter.
+
+A message whose properties cannot be parsed would close the connection, and RabbitMQ would redeliver
+it for ever. Here, it is read as a message without properties.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ HEADER, FIXED = 2, 12
 
 
 class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
-    """kombu's channel, with validation of consumed messages."""
+    """kombu's AMQP channel, but messages of rounds are validated before the consumer gets them."""
 
     def basic_consume(
         self,
@@ -46,7 +48,10 @@ class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
         callback: Callable[[Any], None] | None = None,
         **options: Any,
     ) -> Any:
-        """Consume a queue, and validate messages of rounds."""
+        """Consume a queue, and validate messages of rounds before ``callback``.
+
+        Messages of other queues are not validated.
+        """
         prefix = self._option("guard_prefix") or "perdure"
         if callback is not None and Keys(prefix).is_of_rounds(queue):
             callback = partial(self._validate, queue, callback, bool(options.get("no_ack")))
@@ -94,7 +99,10 @@ class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
 
 
 def readable(connection: Any, callback: Callable[..., None]) -> Callable[[Any], Any]:
-    """Return py-amqp's frame handler, made to ignore unreadable properties."""
+    """Return py-amqp's frame handler, changed so that unreadable properties are removed.
+
+    Such a message is logged, and passed on without properties.
+    """
     handle = frame_handler(connection, callback)
 
     def on_frame(frame: tuple[int, int, Any]) -> Any:
@@ -117,7 +125,7 @@ def readable(connection: Any, callback: Callable[..., None]) -> Callable[[Any], 
 
 
 class AmqpConnection(pyamqp.Connection):  # type: ignore[misc]
-    """kombu's connection, with validating channels."""
+    """kombu's AMQP connection, with channels that validate."""
 
     Channel = AmqpChannel
 
@@ -126,13 +134,13 @@ class AmqpConnection(pyamqp.Connection):  # type: ignore[misc]
 
 
 class AmqpTransport(pyamqp.Transport):  # type: ignore[misc]
-    """kombu's ``pyamqp`` transport, with validation.
+    """kombu's ``pyamqp`` transport, but with validation.
 
     Transport options:
 
     - ``guard_prefix``: the prefix of Perdure's queues (default ``perdure``).
-    - ``guard_letters``: called with the queue, the body and the reason of each refused message,
-      like ``DeadLetters.put_aside``. Without it they are only logged.
+    - ``guard_letters``: called with queue, body and reason for each invalid message, like
+      ``DeadLetters.put_aside``. Without it, invalid messages are only logged.
     """
 
     Connection = AmqpConnection

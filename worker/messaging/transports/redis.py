@@ -1,8 +1,8 @@
 """The validating transport for Redis.
 
 It is kombu's ``redis``, but redis-py's response callback for BRPOP validates each popped message
-before kombu reads it. An invalid message is dropped. That costs its run only the time until the
-sweep sends the stored message again.
+before kombu reads it. An invalid message is stored as a dead letter. Its run only waits until the
+sweep publishes the stored message again.
 """
 
 from __future__ import annotations
@@ -31,20 +31,23 @@ ANSWERS_WITHIN, COUNTS_AS_AWAY = 1.0, 30.0
 
 
 class QoS(ReturningQoS):
-    """Returns popped messages to their list at a warm shutdown, unless the server is silent."""
+    """kombu's QoS, which returns unacknowledged messages to their lists at a warm shutdown.
+
+    If the server does not answer, the messages are dropped, and a sweep publishes them again.
+    """
 
     _missed = -math.inf
 
     def dropped(self, messages: int) -> None:
-        """Log how many messages a sweep has to send again."""
+        """Log how many messages a sweep has to publish again."""
         logger.warning(
             "%d messages could not be returned to their queue; a sweep sends them again", messages
         )
 
     def answers(self) -> bool:
-        """Return whether the broker's Redis server replies now.
+        """Return whether the broker's Redis server answers PING now.
 
-        After a missing reply it counts as away for a while.
+        If it did not answer, it counts as away for ``COUNTS_AS_AWAY`` seconds, and no PING is sent.
         """
         if time.monotonic() - self._missed < COUNTS_AS_AWAY:
             return False
@@ -59,7 +62,7 @@ OPTIONS = ("guard_prefix", "guard_letters", "guard_validate")
 
 
 class ValidatingChannel(HookedChannel):
-    """Mixin that adds validation to a Redis channel of kombu's, plain or Sentinel's."""
+    """Mixin that adds validation to kombu's Redis channel, with or without Sentinels."""
 
     Message = DecodedMessage
     guard_prefix = "perdure"
@@ -74,20 +77,28 @@ class ValidatingChannel(HookedChannel):
             self.QoS = QoS
 
     def decode_body(self, body: Any, encoding: str | None = None) -> Any:
-        """Decode a message's body, unless it is decoded already.
+        """Decode the body of a message.
 
-        A message that this process built and delivers to itself is decoded already.
+        If this process built the message and delivers it to itself, the body is decoded already,
+        and is returned unchanged.
         """
         return body if isinstance(body, bytes) else super().decode_body(body, encoding)
 
     def is_own(self, queue: str) -> bool:
-        """Return whether a queue is Perdure's: its messages are rounds, pushed to its list."""
+        """Return whether a queue is for Perdure's rounds.
+
+        Perdure pushes all messages of such a queue to the queue's list.
+        """
         return Keys(self.guard_prefix).is_of_rounds(queue)
 
     def popped(self, reply: Any) -> Any:
-        """Return a reply of BRPOP, its message validated.
+        """Validate the message in a reply of BRPOP, and return the reply for kombu.
 
-        None if there is no message, or an invalid one, which is put aside.
+        A message of a queue that is not for rounds is not validated.
+
+        Returns:
+            None if the reply has no message, or an invalid message. An invalid message is stored as
+            a dead letter.
         """
         if not reply:
             return None
@@ -103,7 +114,10 @@ class ValidatingChannel(HookedChannel):
             return None
 
     def put_aside(self, queue: str, text: str | bytes, why: InvalidMessage) -> None:
-        """Log a refused message, and store it as a dead letter."""
+        """Log an invalid message, and store it as a dead letter.
+
+        If it cannot be stored, this is logged, and the message is lost.
+        """
         logger.error("a message on %s was refused and put aside: %s", queue, why)
         if self.guard_letters is None:
             return
@@ -121,12 +135,12 @@ class ValidatingChannel(HookedChannel):
 
 
 class RedisChannel(ValidatingChannel, kombu_redis.Channel):  # type: ignore[misc]
-    """kombu's Redis channel, with validation of consumed messages."""
+    """kombu's Redis channel, but messages of rounds are validated before kombu reads them."""
 
     from_transport_options = (*kombu_redis.Channel.from_transport_options, *OPTIONS)
 
 
 class RedisTransport(kombu_redis.Transport):  # type: ignore[misc]
-    """kombu's ``redis`` transport, with validation."""
+    """kombu's ``redis`` transport, but with validation."""
 
     Channel = RedisChannel

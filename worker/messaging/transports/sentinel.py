@@ -1,9 +1,11 @@
 """The validating transport for a Redis watched by Sentinels.
 
-It is kombu's Sentinel transport with the validation of ``transports.redis``, over connections that
-follow the master like those of the store. kombu expects several Sentinels as several URLs. After a
-failure to connect it would take the next URL with its own transport, without validation. So the URL
-names one Sentinel, and the option ``guard_sentinels`` names all.
+It is kombu's Sentinel transport with the validation of ``transports.redis``. Its connections follow
+the master like those of the store.
+
+kombu expects one URL for each Sentinel. After a failure to connect, it would use the next URL with
+its own transport, without validation. So here, the broker URL names one Sentinel, and the transport
+option ``guard_sentinels`` names all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from perdure.worker.store.sentinel import (
 
 
 class SentinelChannel(ValidatingChannel, HookedSentinelChannel):
-    """kombu's Sentinel channel, validating what it consumes."""
+    """kombu's Sentinel channel, but messages of rounds are validated before kombu reads them."""
 
     guard_sentinels: Sequence[tuple[str, int]] = ()
     sentinel_kwargs: Mapping[str, Any] = {}
@@ -37,15 +39,20 @@ class SentinelChannel(ValidatingChannel, HookedSentinelChannel):
     connection_class_ssl = FollowingSSLConnection
 
     def sentinels(self) -> Any:
-        """Return a client of the Sentinels in ``guard_sentinels``."""
+        """Return a client of the Sentinels in the option ``guard_sentinels``."""
         return sentinels_of(self.guard_sentinels, self.sentinel_kwargs)
 
     def pool_over(self, sentinels: Any, options: dict[str, Any]) -> Any:
-        """Return a connection pool of the same kind as the store's."""
+        """Return a connection pool to the master, of the same kind as the store's.
+
+        Args:
+            sentinels: The client of the Sentinels.
+            options: redis-py's options for the connections to the master.
+        """
         return pool_of(self.master_name, sentinels, **options)
 
 
 class SentinelTransport(kombu_redis.SentinelTransport):  # type: ignore[misc]
-    """kombu's ``sentinel`` transport, with validation."""
+    """kombu's ``sentinel`` transport, but with validation."""
 
     Channel = SentinelChannel

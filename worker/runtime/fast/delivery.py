@@ -1,11 +1,12 @@
-"""Delivers prefetched messages to Celery's consumer, as the broker would.
+"""Delivers prefetched messages as the broker would.
 
 Replaces: the pop of a message by kombu's event loop.
 
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``. ``unfit`` leaves prefetch off if
-the worker takes more messages than it has slots, on a Python without GIL, and if kombu differs.
+the worker receives more messages than it has slots, or on a Python without GIL.
 
-It uses ``private_parts.messages``. Workers do not prefetch if one of these private parts differs.
+It uses ``private_parts.messages``. Workers do not prefetch if their version of kombu or Celery has
+changed one of these private parts.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ logger = logging.getLogger("perdure.fetching")
 
 
 class Delivery:
-    """Delivers the messages that this process's commits prefetched.
+    """Delivers the messages that the commits of this process prefetched.
 
     Args:
-        rounds: The fast path of this worker process.
-        release: Function that releases a claim whose round cannot begin here.
-        validate: Function that validates a popped message, from its text and its queue.
+        rounds: The parts that all fast paths of this process share.
+        release: Releases a claim whose round cannot begin in this process.
+        validate: Validates a popped message, from its text and its queue.
         inline: Whether the pool runs a round in the very call that submits it (solo).
     """
 
@@ -55,7 +56,7 @@ class Delivery:
 
     @property
     def is_on(self) -> bool:
-        """Whether a round's commit in this process prefetches the next message."""
+        """Whether the commits of this process prefetch messages."""
         return self._rounds.prefetcher.is_on
 
     def end(self) -> None:
@@ -63,10 +64,16 @@ class Delivery:
         self._rounds.prefetcher.end()
 
     def handoff(self, message: Any) -> Handoff | None:
-        """Return the fast path for the round of a received message, or None without prefetch.
+        """Return the fast path for a received message's round.
 
-        With it, the round's commit prefetches the next message. If a commit prefetched this
-        message, the fast path also has the claim, so that the round needs no separate claim.
+        With it, the round's commit prefetches the next message. If a commit prefetched the received
+        message and claimed its round, the fast path also has the claim.
+
+        Args:
+            message: The message that Celery's consumer received.
+
+        Returns:
+            None if prefetch is off, or if the message's channel cannot deliver prefetched messages.
         """
         if not self.is_on:
             return None
@@ -85,14 +92,19 @@ class Delivery:
         return handoff
 
     def deliver_next(self, handoff: Handoff, channel: Any) -> bool:
-        """Deliver the message that a round's commit prefetched to Celery's consumer.
+        """Deliver a prefetched message to Celery's consumer.
+
+        A round's commit has prefetched it. With the pool solo, the message may be delivered only
+        after the current delivery, so that the stack does not grow with each round.
 
         Args:
             handoff: The fast path of that round.
-            channel: kombu's channel that delivered the round's message.
+            channel: The kombu channel that delivered the message of that round.
 
         Returns:
-            False if nothing was prefetched, or if no consumer can take the message any longer.
+            False if the commit prefetched nothing, or if the message was not delivered, because it
+            is invalid or the consumer has stopped. The claim of such a message is released. With
+            the pool solo, True for any prefetched message.
         """
         following = handoff.take_prefetched()
         if following is None:
@@ -140,7 +152,7 @@ class Delivery:
     def _not_here(self, prefetched: Prefetched) -> bool:
         """Release the claim of a message that cannot be delivered here, and return False.
 
-        If the message came without a claim, the sweep sends the message again.
+        A message without a claim counts as lost, and the sweep publishes it again.
         """
         if prefetched.claim is not None:
             self._release(prefetched.claim)
@@ -148,9 +160,10 @@ class Delivery:
 
 
 def unfit(channel: Any, slots: int) -> str | None:
-    """Return why a kombu channel cannot take prefetched messages, or None if it can.
+    """Return why a kombu channel cannot deliver prefetched messages. None if it can.
 
-    ``slots`` is the number of rounds that the worker runs at once.
+    Args:
+        slots: The number of rounds that the worker runs at once.
     """
     if (
         not isinstance(channel, ValidatingChannel)

@@ -16,9 +16,9 @@ from perdure.worker.runtime.runtime import Runtime
 
 
 def fast_rounds(engine: Runtime) -> FastRounds:
-    """Build the fast path of this worker process: prefetch, affinity and the CPU limiter.
+    """Build the shared parts of this process's fast paths.
 
-    Prefetch has not begun yet.
+    They are prefetch, affinity and the CPU limiter. Prefetch is off until it is switched on.
     """
     return FastRounds(
         engine.store,
@@ -34,15 +34,15 @@ def fast_rounds(engine: Runtime) -> FastRounds:
 def install_fast_path(
     engine: Runtime, parent: Any, queues: Sequence[str], own: Sequence[str], inline: bool
 ) -> None:
-    """Make the commits of this worker prefetch its next messages.
+    """Make this worker's commits prefetch its next messages.
 
     Call this before the worker's consumer starts.
 
     Args:
         engine: The runtime of this process.
         parent: Celery's worker.
-        queues: The queues of rounds that the worker consumes.
-        own: The queues of the worker's set of flows.
+        queues: The queues of the roles that the worker consumes.
+        own: The queues of the worker's flow set.
         inline: Whether the pool runs a round in the very call that submits it (solo).
     """
     rounds = fast_rounds(engine)

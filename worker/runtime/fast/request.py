@@ -1,12 +1,12 @@
-"""FastRequest: the request of a round on the fast path.
+"""FastRequest: the Celery request of a round on the fast path.
 
-Replaces: ``perdure.worker.runtime.request.RoundRequest`` in a worker whose commits prefetch. The
-acknowledgement of a round's message delivers the prefetched message, and so starts the next round
-in the same slot of the pool.
+Replaces: ``perdure.worker.runtime.request.RoundRequest`` in a worker whose commits prefetch. When a
+round's message is acknowledged, the prefetched message is delivered. So the next round starts in
+the same slot of the pool.
 
 Worth and switch off: see ``perdure.worker.engine.fast.prefetch``.
 
-It uses ``private_parts.messages`` to change what Celery's tracer reads.
+It uses ``private_parts.messages`` to change the data of the request that Celery's tracer reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRACERS = frozenset(TRACING)
 class FastRequest(RoundRequest):
     """A Celery request that passes the fast path to its round.
 
-    After the round it delivers the message that the round's commit prefetched.
+    After the round, it delivers the message that the round's commit prefetched.
     """
 
     _handoff: Handoff | None
@@ -49,11 +49,11 @@ class FastRequest(RoundRequest):
                 set_decoded_body(self, message.payload)
 
     def acknowledge(self) -> None:
-        """Acknowledge the round's message, and deliver the message that its commit prefetched.
+        """Acknowledge the round's message, and deliver the prefetched message.
 
-        The delivery starts the next round: Celery submits it to the pool. After a lost connection,
-        the round's message is acknowledged already (worker/runtime/unacknowledged.py). The
-        prefetched message must be delivered nevertheless, or its claim released.
+        The delivery submits the next round to the pool. If the connection was lost meanwhile, the
+        round's message counts as acknowledged already (worker/runtime/unacknowledged.py). Even
+        then, the prefetched message must be delivered, or its claim released.
         """
         channel = self.message.channel
         if self._handoff is None or not self.app.perdure.fast.deliver_next(self._handoff, channel):
@@ -65,9 +65,10 @@ class FastRequest(RoundRequest):
         channel.qos.ack(self.message.delivery_tag)
 
     def give_back(self) -> None:
-        """Give a round that has not begun back, so that another worker runs it.
+        """Give a round that has not begun to another worker.
 
-        If the round is claimed, its claim is released. If not, its message returns to the queue.
+        If the round is claimed, the claim is released. If not, the message is put back into its
+        queue.
         """
         if self._handoff is None or self._handoff.claim is None:
             super().give_back()

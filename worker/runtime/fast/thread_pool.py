@@ -1,15 +1,15 @@
-"""A thread pool that runs the next, prefetched round in the thread of the round before.
+"""A thread pool that runs a prefetched round in the thread of the round that prefetched it.
 
-Replaces: the ``ThreadPoolExecutor`` of Celery's pool ``threads``. For a prefetched round Celery's
-executor would wake another thread, which then waits until this thread releases the interpreter.
+Replaces: the ``ThreadPoolExecutor`` of Celery's pool ``threads``. For a prefetched round, that
+executor would wake another thread, which then waits until this thread releases the GIL.
 
 Worth: with sixteen threads it saves a dozen thread switches a round, and a third of the worker's
 CPU time (docs/internals/performance.md, ``make bench``).
 
-Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). Where prefetch is off, Celery's
-executor stays.
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). If prefetch is off, Celery's executor
+is used.
 
-``private_parts.worker_pool.replace_thread_executor`` puts it in the place of Celery's executor.
+``private_parts.worker_pool.replace_thread_executor`` replaces Celery's executor.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ logger = logging.getLogger("perdure.rounds")
 
 
 class ThreadQueue:
-    """The pieces of work that one thread runs one after the other.
+    """The calls that one thread makes one after the other.
 
     Attributes:
-        work: Functions that are still to be called, with their arguments.
-        ended: One future for all this work. Celery does not use the futures, and a future for each
-            round would cost a hundredth of a short round.
+        work: The functions that are still to be called, with their arguments.
+        ended: One future for all these calls. Celery does not use the futures, and a future for
+            each round would cost a hundredth of a short round.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,14 @@ class ThreadQueue:
 
 
 class RoundThreadPool(ThreadPoolExecutor):
-    """An executor whose threads run the work that they submit themselves.
+    """An executor in which a thread of the pool runs the calls that it submits itself.
 
-    Such work runs after the thread's current work.
+    Such a call runs after the current call of the thread. Calls from other threads are executed as
+    in ``ThreadPoolExecutor``.
 
     Args:
         most: The maximum number of threads.
-        idle: Function that a thread calls when it has nothing left to run.
+        idle: Called by a thread of the pool that has no further call to run.
     """
 
     def __init__(self, most: int, idle: Callable[[], None] = lambda: None) -> None:
@@ -57,8 +58,8 @@ class RoundThreadPool(ThreadPoolExecutor):
     def submit(self, act: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         """Submit a call of ``act``. If a thread of the pool submits it, the same thread runs it.
 
-        In that case the returned future is that of all work of the thread. It has no result and
-        cannot be cancelled.
+        In that case, the returned future stands for all such calls of the thread. It has no result
+        and cannot be cancelled. An error of the call is logged.
         """
         queue: ThreadQueue | None = getattr(self._own, "queue", None)
         if queue is None:

@@ -1,7 +1,7 @@
 """The HTTP API: one router per resource, and the router that includes them all.
 
-An app can mount it under any path. It also answers unknown paths, and the probes ``/health`` and
-``/ready``, which need no token.
+An app can include this router under any path. The router also responds to unknown paths, and to
+the probes ``/health`` and ``/ready``, which need no token.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ probes = resource_router("probes")
 async def health() -> Response:
     """Return 200 if the process is up.
 
-    It asks no state server and needs no thread, so it answers however busy those are.
+    This needs neither the state server nor a free thread, so it works even if both are overloaded.
     """
     return Json({"status": "up"})
 
@@ -80,7 +80,8 @@ ROUTERS = (
 def probe_router(client: Client) -> APIRouter:
     """Return the router of ``/health`` and ``/ready``, for an app of your own.
 
-    Use it if the probes should have other paths than the API. They show nothing about runs.
+    Use this router if the probes should have other paths than the API. The probes need no token and
+    show nothing about runs.
     """
     services = Services(client, EventHub(client))
     return APIRouter(routes=[*routes_under("", (), probes, services=services)])
@@ -94,13 +95,14 @@ def api_router(
 ) -> APIRouter:
     """Return the API on the runs of ``client``, as a router for an app of your own.
 
-    Mount it so: ``app.include_router(api_router(client, caller), prefix="/perdure")``.
+    Include it like this: ``app.include_router(api_router(client, caller), prefix="/perdure")``.
 
     Args:
-        caller: Returns the caller of a request, or raises Unknown. It is called in a thread.
+        caller: A function that returns the caller of a request, or raises Unknown. It is called in
+            a thread.
         dependencies: More dependencies of every route except ``/health``, ``/ready`` and hooks,
             such as a security scheme for OpenAPI.
-        hub: An event hub that other routers use too. With None, the router gets its own.
+        hub: An event hub that other routers use too. None: the router gets a hub of its own.
     """
     services = Services(client, hub or EventHub(client), caller)
     return APIRouter(routes=api_routes("", (), dependencies, services))
@@ -112,12 +114,12 @@ def api_routes(
     dependencies: Sequence[Dependency],
     services: Services | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes of the API under a path.
+    """Return all routes of the API under the path ``prefix``.
 
     Args:
-        public_dependencies: Dependencies of every route.
+        public_dependencies: Dependencies of every route. The route for unknown paths has none.
         dependencies: More dependencies of the routes that have a caller.
-        services: None for those of the app that serves a request.
+        services: The services of the routes. None: those of the app that serves a request.
     """
     # The routes are plain functions. Each runs in one of Starlette's threads (40 by default), so a
     # state server that does not answer blocks those threads, but never the event loop.
@@ -130,9 +132,9 @@ def api_routes(
 
 
 def fallback_route(prefix: str, *routers: APIRouter) -> Route:
-    """Return a route for all paths and methods that the HTTP API's ``routers`` do not have.
+    """Return a route for all requests under ``prefix`` that no route of ``routers`` matches.
 
-    It responds with problem details: 405 if the path exists with other methods, else 404.
+    The response has problem details: 405 if the path exists with other methods, else 404.
     """
     resource_routes = [
         route for router in routers for route in router.routes if isinstance(route, APIRoute)

@@ -31,7 +31,7 @@ Batch = Annotated[int, Field(ge=1, le=MOST_OF_QUERY), BeforeValidator(whole)]
 
 
 class StopMany(Stop):
-    """The live runs to stop: of a flow, a status, a query, or all three. One is required."""
+    """The live runs to stop, selected by flow, status or query. At least one is required."""
 
     flow: FlowName | None = None
     status: Literal["queued", "running", "interrupted"] | None = None
@@ -107,19 +107,20 @@ def retry_runs(body: RetryMany, runs: Runs) -> Response:
     responses=BULK_PROBLEMS,
 )
 def delete_runs(body: DeleteMany, runs: Runs) -> Response:
-    """Delete ended runs of a status, or that match a query, or of both.
+    """Delete ended runs that have a status, match a query, or both.
 
-    A flow or an age narrows it. With a query, at most 1,000 are deleted. If there are as many
-    results, repeat the request.
+    A flow or an age narrows the selection. With a query, at most 1,000 are deleted. If there are as
+    many results, repeat the request.
     """
     age = None if body.older_than_seconds is None else timedelta(seconds=body.older_than_seconds)
     return _bulk_response(runs.delete_many(body.status, body.flow, age, body.query, _batch(body)))
 
 
 def _batch(body: StopMany | RetryMany | DeleteMany) -> int | None:
-    """Return how many runs a request may act on, or None for all.
+    """Return the maximum number of runs that a bulk request changes. None: no maximum.
 
-    With a query it is never None, so that the search ends in time.
+    For a request with a query and without a limit, it is MOST_OF_QUERY, so that the search ends in
+    time.
     """
     return MOST_OF_QUERY if body.query is not None and body.limit is None else body.limit
 

@@ -82,10 +82,11 @@ async def chat_with_ai_sdk(
 ) -> Response:
     """Answer a message of a chat with a run, as a UI message stream of Vercel's AI SDK.
 
-    It is what `useChat` sends. The last message of the person is the run's goal, and its files
-    are those of the run. The same message in the same chat makes one run. An approval, or a
-    text after a question of a run, is its answer, and the run goes on. If the question is no
-    longer open, the text is a message of the chat.
+    `useChat` sends these requests. The last message of the person is the run's goal, and its files
+    are those of the run. The same message in the same chat makes one run. If a run of the chat is
+    queued or running, it gets the message instead. An approval, or a text after a question of a
+    run, answers the question, and the run goes on. If the question is no longer open, the text is a
+    message of the chat.
     """
     said = of_ai_sdk(body)
     is_anew = body.trigger == "regenerate-message"
@@ -120,9 +121,9 @@ async def resume_ai_sdk_chat(
     follow: Follow = True,
     seconds: Seconds = MAX_STREAM_SECONDS,
 ) -> Response:
-    """Return the response that is being made in a chat, from its beginning.
+    """Stream the response of a chat's queued or running run, from its beginning.
 
-    It is what `resumeStream` of the AI SDK asks for.
+    `resumeStream` of the AI SDK sends this request.
     """
     run_id = await run_in_threadpool(_working_run, runs, name, chat)
     if run_id is None:
@@ -150,11 +151,12 @@ async def chat_with_ag_ui(
 ) -> Response:
     """Answer a message of a conversation with a run, as events of AG-UI.
 
-    It is what an `HttpAgent` sends. The last message of the person is the run's goal, and its
-    files are those of the run. The same message in the same thread makes one run. If a run of
-    the thread works, it hears the message, and the response is what follows. `resume` answers a
-    question of a run, which then goes on, and no message is read. A text for a question that is
-    no longer open is a message. Tools, state and context of the client are not used.
+    An `HttpAgent` sends these requests. The last message of the person is the run's goal, and its
+    files are those of the run. The same message in the same thread makes one run. If a run of the
+    thread is queued or running, it gets the message instead, and the response is the part of its
+    stream that follows. `resume` answers a question of a run, the run goes on, and `messages` is
+    not read. A text for a question that is no longer open is a message. Tools, state and context of
+    the client are not used.
     """
     said = of_ag_ui(body)
     inputs = None if body.forwarded_props is None else body.forwarded_props.inputs
@@ -179,24 +181,31 @@ def respond(
     inputs: dict[str, Any] | None,
     is_anew: bool = False,
 ) -> tuple[str, str | None, Sequence[UiToolCall]]:
-    """Submit a run for a chat's message, pass it to the run that works, or answer a run's question.
+    """Carry out a chat's message or answer.
 
-    A text for a question that is no longer open is a message of the chat. But the answer that the
-    question already has counts once, and the response is what follows.
+    A message submits a run, or goes to the chat's active run. An answer goes to the run that asked.
+    An active run is queued or running. A text for a question that is no longer open is a message of
+    the chat. But if the question was answered with this same text, nothing is sent, and the
+    response continues after that answer.
 
     Args:
+        flow: The name of the flow of a new run.
         said: The message, or the answer to a run's question.
         key: The idempotency key of the message. None: each call submits a run.
-        is_anew: Whether the message asks for another answer to the same message. Then a run is
-            submitted even if one works.
+        inputs: The inputs of a new run.
+        is_anew: Whether the person asks for another answer to the same message. If so, a run is
+            submitted even if a run of the chat is active.
 
     Returns:
-        The run's id, the position in its stream after which the response begins (None: the start),
-        and the client's calls whose results the response may contain.
+        The run's id. The position in the run's stream after which the response begins (None: the
+        beginning). The client's tool calls whose results the response may contain.
 
     Raises:
-        Stale: The question is no longer open, and the answer is no text.
+        Stale: The question is no longer open, and the answer is not a text.
         Taken: The run of the chat waits for a person, or is of another flow.
+        RunNotFound: The run that asked was deleted or belongs to another owner, and the answer is
+            not a text.
+        UnsupportedPart: The message has files, and a question or an active run takes only a text.
     """
     runs.caller.require(Scope.READ)  # Else the run would be submitted, and its response refused.
     if isinstance(said, ChatAnswer):
@@ -231,14 +240,15 @@ def respond(
 def _answer(
     runs: AuthorizedClient, said: ChatAnswer
 ) -> tuple[str, str | None, Sequence[UiToolCall]]:
-    """Answer a run's question. For the result see ``respond``.
+    """Answer a run's question. For the returned values see ``respond``.
 
-    The response is that of the run which showed the question. It begins with the answer, also if a
-    run below has asked. At a pause after a node, the run goes on whatever the answer.
+    The returned run is the one whose stream showed the question, even if a run below it asked. The
+    response begins at the answer. At a pause after a node, any answer continues the run. If the
+    question already has this same answer, nothing changes.
 
     Raises:
         Stale: The question is no longer open, and has another answer.
-        RunNotFound: The run that asks was deleted, or is another owner's.
+        RunNotFound: The run that asked was deleted, or belongs to another owner.
         UnsupportedPart: The message with the answer has files.
     """
     said = _to_open_question(runs, said)
@@ -274,7 +284,7 @@ def _answer(
 
 
 def _to_open_question(runs: AuthorizedClient, said: ChatAnswer) -> ChatAnswer:
-    """Return the request's answer to an open question, or its newest answer if none is open."""
+    """Return the first of a request's answers whose question is open. If none is open: ``said``."""
     if not said.others:
         return said
     for each in (said, *said.others):
@@ -286,7 +296,14 @@ def _to_open_question(runs: AuthorizedClient, said: ChatAnswer) -> ChatAnswer:
 
 
 def _taken(runs: AuthorizedClient, taken: Taken) -> Taken:
-    """Return the error for a message to a chat whose run does not hear it, with the reason."""
+    """Return the error for a message that comes too early.
+
+    The chat's run cannot get the message while it waits for a person.
+
+    Returns:
+        An error that quotes the open question. ``taken`` unchanged if the run has no open question
+        or was deleted.
+    """
     try:
         pending = PendingInterrupt.of(runs.get(taken.run_id))
     except RunNotFound:
@@ -302,7 +319,10 @@ def _taken(runs: AuthorizedClient, taken: Taken) -> Taken:
 
 
 def _working_run(runs: AuthorizedClient, flow: str, chat_id: str) -> str | None:
-    """Return the id of the chat's queued or running run, or None."""
+    """Return the id of the chat's active run.
+
+    None if the chat has no live run, or if it is of another flow or neither queued nor running.
+    """
     run_id = runs.run_of_topic(topic_of(chat_id))
     if run_id is None:
         return None

@@ -1,4 +1,4 @@
-"""Routes that talk to a run that works: ask and read its reply, its unread signals, its values."""
+"""Routes of a live run's signals, replies to signals, and values."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def get_reply(
     runs: Runs,
     wait: Wait = 0.0,
 ) -> Response:
-    """Return what a run has replied to a signal."""
+    """Return a run's reply to a signal."""
     return await _reply(request, runs, run_id, name, number, wait)
 
 

@@ -83,7 +83,7 @@ LastEventId = Annotated[
 
 
 class EventStream(Response):
-    """A response that is never JSON. OpenAPI reads its media type."""
+    """The response class of routes that stream events. Only OpenAPI uses it, for the media type."""
 
     media_type = MEDIA_TYPE
 
@@ -208,7 +208,14 @@ async def get_stream(
 
 
 async def streamed(source: Source[T], hub: EventHub, follow: bool, seconds: float) -> Response:
-    """Return the response that streams a run's items, or 204 if nothing will follow."""
+    """Return a response that streams a run's items.
+
+    The items are server-sent events.
+
+    Returns:
+        The stream. 204 without a body if no item is stored after the read position and none will
+        follow: the run has ended, or ``follow`` is false.
+    """
     first = await run_in_threadpool(source.read)
     if not first.items and (first.ended or not follow):
         return Response(status_code=204)
@@ -226,9 +233,12 @@ async def streamed_ui(
     calls: Sequence[UiToolCall] = (),
     begin_after: str | None = None,
 ) -> Response:
-    """Return the response that streams a run in a protocol of chat interfaces.
+    """Return a response that streams a run to a chat interface.
 
-    For ``calls`` and ``begin_after`` see ``UiFrames``.
+    Args:
+        writer: The writer of the chat interface's protocol.
+        calls: See ``UiFrames``.
+        begin_after: See ``UiFrames``.
     """
     first = await run_in_threadpool(source.read)
     frames = UiFrames(runs, source, writer, calls, begin_after)
@@ -243,7 +253,10 @@ async def streamed_ui(
 
 
 async def stream(watched: AsyncGenerator[Sequence[T] | StreamEnd]) -> AsyncIterator[bytes]:
-    """Yield a watched run's items as bytes of a stream of server-sent events."""
+    """Yield the batches of ``watch`` as server-sent events.
+
+    A StreamEnd becomes the event ``end`` with the reason.
+    """
     # Sent at once, so that the client of a silent run knows that it is connected.
     yield b": connected\n\n"
     async with aclosing(watched):
@@ -255,5 +268,5 @@ async def stream(watched: AsyncGenerator[Sequence[T] | StreamEnd]) -> AsyncItera
 
 
 def frame(event: Event | StreamItem) -> bytes:
-    """Return one item of a run's stream in the bytes of a server-sent event."""
+    """Return a stream item as a server-sent event."""
     return format_sse_event(id=event.id, event=event.type, data_str=json.dumps(event.to_dict()))

@@ -1,4 +1,4 @@
-"""Routes of the files of a run: those that were submitted with it, and those that it attached."""
+"""Routes of a run's files: files submitted with the run, and files that its rounds attached."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ListedFile(ResponseBody):
 
 
 class FileResponse(Response):
-    """The response with the bytes of a file.
+    """A response with the bytes of a file.
 
-    Browsers show pictures of the types that can hold no code, and offer to save all other files.
+    Browsers show pictures whose types cannot contain code. They offer to save all other files.
     """
 
     media_type = "application/octet-stream"

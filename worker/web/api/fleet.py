@@ -1,4 +1,4 @@
-"""Routes of workers, queues, flows, the inbox, stuck runs, refused messages and the doctor.
+"""Routes of workers, queues, flows, the inbox, stuck runs, dead letters and the doctor.
 
 ``GET /metrics`` for Prometheus is here too.
 """
@@ -39,7 +39,10 @@ def list_workers(runs: Runs) -> Response:
     "/queues", operation_id="list_queues", response_model=list[QueueInfo], responses=problems()
 )
 def list_queues(runs: Runs) -> Response:
-    """List the broker's queues of rounds: length, and wait of the next message's run."""
+    """List the broker's queues of rounds, each with its length.
+
+    `oldest` is the time for which the run of the next message has waited.
+    """
     return Json([queue.to_dict() for queue in runs.queues()])
 
 
@@ -71,7 +74,7 @@ def list_dead_letters(runs: Runs, limit: MostItems = 20) -> Response:
 
 @router.get("/doctor", operation_id="examine", response_model=list[Finding], responses=problems())
 def examine(runs: Runs) -> Response:
-    """Return what breaks or endangers the guarantees, each finding with its remedy.
+    """List the findings that break or endanger the guarantees, each with its remedy.
 
     The doctor checks the state server and this process.
     """

@@ -33,7 +33,7 @@ class ResponseBody(BaseModel):
 class Known(BaseModel):
     """A request's fields.
 
-    An unknown field is refused, and the error names the nearest known one.
+    An unknown field is an error, which names the known field with the most similar name.
     """
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -62,7 +62,8 @@ class Asked(Known):
 class PerdureProblem(BaseModel):
     """An error, as problem details (RFC 9457).
 
-    It has Perdure's name because an app that mounts the router may have problems of its own.
+    The name of the class begins with Perdure because an app that includes the router may have a
+    `Problem` of its own.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -90,7 +91,11 @@ MOST_ROUNDS = 10**9
 def moment(value: object) -> object:
     """Validate a time in a request, and return it as a datetime or as seconds from now.
 
-    A text must be in ISO 8601 with a time zone, or a duration from now such as ``10m``.
+    A text must be in ISO 8601 with a time zone, or a duration from now such as ``10m``. A number of
+    seconds and None are returned unchanged.
+
+    Raises:
+        ValueError: The value is none of these, or is more than ten years from now.
     """
     if isinstance(value, str) and is_duration(value):
         value = seconds_of(value)
@@ -229,20 +234,20 @@ class Submit(Asked):
 
 
 class ForkOne(Asked):
-    """A fork of a run: the step that is played anew, and what is different."""
+    """A fork of a run: the first step that runs again, and the differences from the other run."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"at": 16, "inputs": {"city": "Bergen"}}]}
     )
 
     at: Annotated[int, Field(ge=0, lt=10**15), BeforeValidator(whole)]
-    """The step that is played anew. The fork has the turns of the rounds before."""
+    """The first step that runs again. The fork takes over the turns of the rounds before it."""
     goal: str | None = None
     """null: the goal of the other run."""
     inputs: dict[str, Any] | None = None
-    """They replace those of the same names."""
+    """Inputs that replace the other run's inputs of the same names."""
     values: dict[str, Any] | None = None
-    """What the run had remembered before the step.
+    """The values that the run had remembered before the step.
 
     Needed if the run remembers values and the step is not its newest.
     """
@@ -255,7 +260,7 @@ class ForkOne(Asked):
     interrupt_after: list[str] | None = None
     """Nodes after which the run pauses for a person. null: those of the other run."""
     max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS), BeforeValidator(whole)] | None = None
-    """Maximum number of cycles, of those that the fork plays. null: that of the other run."""
+    """Maximum number of cycles that the fork itself runs. null: that of the other run."""
     not_before: When = None
     """Earliest start: a time, or seconds from now."""
     deadline: When = None
@@ -286,14 +291,14 @@ class Stop(Asked):
 
 
 class RetryOne(Asked):
-    """What is retried."""
+    """Which child runs to retry with the run."""
 
     children: bool = True
     """Retry first those of its children that errored and that the failed step waited for."""
 
 
 class Signal(Asked):
-    """What a signal brings."""
+    """The payload of a signal."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"payload": {"amount": 12}}]})
 
@@ -309,7 +314,7 @@ class Keep(Known):
 
 
 class Resume(Asked):
-    """The answer to what the run asks. Omit it to resume a stopped or paused run."""
+    """The answer to the run's question. Omit it to resume a stopped or paused run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -332,7 +337,7 @@ class Resume(Asked):
 
 
 class Limits(Asked):
-    """What is added to the limits of a run's budgets."""
+    """Amounts to add to the limits of a run's budgets."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"add": {"tokens": 50000}}]})
 

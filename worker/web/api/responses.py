@@ -88,4 +88,4 @@ class Message(ResponseBody):
     """`user`: what was sent to the thread. `assistant`: the answer of a run, or how it ended."""
     text: str
     run_id: str
-    """The run that began with it, heard it, or gave it."""
+    """`user`: the run that this message started or reached. `assistant`: the run that answered."""

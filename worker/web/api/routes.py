@@ -1,4 +1,4 @@
-"""Parts that the routes of all resources share."""
+"""Shared parts of all routes: routers, parameters, and error responses for OpenAPI."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ HEADERS = {
 
 
 class EmptyResponse(Response):
-    """The response of a route that sends a body only with an error.
+    """The response class of a route that sends a body only with an error.
 
-    Through such a route, with ``BODILESS``, the schema of problems gets into the OpenAPI document.
+    A route with this class and ``BODILESS`` adds the schema of problems to the OpenAPI document.
     """
 
     media_type = MEDIA_TYPE
@@ -59,9 +59,9 @@ BODILESS = {"model": PerdureProblem}
 
 
 class Rest(Convertor[str]):
-    """A path parameter: the rest of a path, with any characters.
+    """A path parameter that matches the rest of a path, with any characters.
 
-    Starlette's own ``path`` ends at a newline.
+    Starlette's own converter ``path`` matches only up to a newline.
     """
 
     regex = "(?s:.*)"
@@ -86,10 +86,10 @@ def resource_router(tag: str) -> APIRouter:
 def problems(
     *types: str, unknown_flow: int = 404, content: dict[str, Any] = CONTENT
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the error responses of a route, as OpenAPI describes them.
+    """Return all error responses of a route with a caller.
 
-    They are the given ones and those that any route of the API can have. For the arguments see
-    ``problem_responses``.
+    To the given types, this adds those that any route with a caller can have (COMMON_PROBLEMS). For
+    the arguments see ``problem_responses``.
     """
     return problem_responses(*COMMON_PROBLEMS, *types, unknown_flow=unknown_flow, content=content)
 
@@ -97,12 +97,16 @@ def problems(
 def problem_responses(
     *types: str, unknown_flow: int = 404, content: dict[str, Any] = CONTENT
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the given error responses of a route, as OpenAPI describes them.
+    """Return a route's error responses for OpenAPI.
 
     Args:
         types: Last parts of the problems' types, such as ``run-not-found``.
-        unknown_flow: Status of an unknown flow: 404 if the path names it, 422 if the body does.
+        unknown_flow: Status of the problem ``unknown-flow``: 404 if the path names the flow, 422 if
+            the body does.
         content: OpenAPI's description of the responses' bodies.
+
+    Returns:
+        The responses by status. ``default`` stands for an unexpected error.
     """
     titles_by_status: dict[int, dict[str, str]] = {}
     for word in types:

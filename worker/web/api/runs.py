@@ -1,6 +1,6 @@
-"""Routes of runs: submit, list, read, stop, resume, retry and delete, and their artifacts.
+"""Routes of single runs: submit, list, read, stop, resume, retry, fork, signal and delete.
 
-The bulk routes handle each run separately and return one row per run.
+Routes of artifacts, child runs and groups of errors are here too.
 """
 
 from __future__ import annotations
@@ -112,12 +112,11 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     """List runs, newest first, one page at a time.
 
     Ended runs are ordered by the time of their end, others by the time of their submission. The
-    cost of a page does not depend on how many runs exist: of those that no index finds, the page
-    looks at 1,500 and returns a cursor. With `sort:duration` or `sort:cost` in `q`, a page has the
-    largest of these. The first page has `counts`: the number
-    of runs of each status. Child runs are neither listed nor counted, unless `children` is true,
-    which lists them. With
-    `parent`, only the children of that run are listed, and there are no counts.
+    cost of a page does not depend on how many runs exist: if no index selects the matching runs,
+    the page examines at most 1,500 runs and returns a cursor for the rest. With `sort:duration` or
+    `sort:cost` in `q`, a page has the largest of the examined runs. The first page has `counts`:
+    the number of runs of each status. Child runs are listed only if `children` is true, and are
+    never counted. With `parent`, only the children of that run are listed, and there are no counts.
     """
     labels = dict(label.split("=", 1) for label in listing.label)
     page = runs.runs(
@@ -209,7 +208,7 @@ def get_transcript(run_id: RunId, runs: Runs) -> Response:
 def get_prompt(run_id: RunId, asked: Annotated[AskedStep, Query()], runs: Runs) -> Response:
     """Return what a round sent to its model, or what the next round would send.
 
-    This server makes it again from what is stored of the run, so it needs the code of the flow.
+    This server builds the prompt again from the stored run, so it needs the code of the flow.
     """
     return Json(runs.prompt(run_id, asked.step))
 
@@ -228,8 +227,8 @@ STATE_PROBLEMS = ("run-not-found", "invalid-transition", "stale", "damaged-run")
 def stop_run(run_id: RunId, runs: Runs, body: Stop | None = None) -> Response:
     """Stop a run.
 
-    A run that has already ended is no error: the receipt says so. For an admin, neither is an
-    unknown run.
+    If the run has already ended, this is no error: the receipt says so. If the run is unknown, an
+    admin gets a receipt too, and other callers get an error.
     """
     body = body or Stop()
     return Json(runs.request_stop(run_id, body.mode, body.reason, children=body.children).to_dict())
@@ -256,7 +255,10 @@ def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Respons
     responses=problems(*BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input", *STATE_PROBLEMS),
 )
 def raise_limits(run_id: RunId, runs: Runs, body: Limits) -> Response:
-    """Add to the limits of a run's budgets, in the caller's name. What waits for that goes on."""
+    """Add amounts to the limits of a run's budgets, in the caller's name.
+
+    Runs that wait for these budgets go on.
+    """
     # After this check, no amount has the name of a parameter.
     amounts = validation.budgets(body.add, "add")
     return Json(runs.add(run_id, by=None, **amounts).to_dict())
@@ -296,10 +298,11 @@ def retry_run(run_id: RunId, runs: Runs, body: RetryOne | None = None) -> Respon
 def fork_run(
     run_id: RunId, body: ForkOne, request: Request, runs: Runs, idempotency_key: Key = None
 ) -> Response:
-    """Submit a run that begins with the rounds of another run before a step, and plays it anew.
+    """Submit a copy of a run that begins at one of its steps.
 
-    What the rounds before did is not done again. The other run does not change. With an
-    `Idempotency-Key`, the call can be repeated safely.
+    That step and all later ones run again. The rounds before it, and their effects, are not
+    repeated. The other run does not change. With an `Idempotency-Key`, the call can be repeated
+    safely.
     """
     options = {name: getattr(body, name) for name in body.model_fields_set}
     try:
@@ -387,7 +390,11 @@ def list_children(run_id: RunId, place: Annotated[Place, Query()], runs: Runs) -
     responses=problems("run-not-found", "invalid-input", "damaged-run"),
 )
 def get_tree(run_id: RunId, size: Annotated[TreeSize, Query()], runs: Runs) -> Response:
-    """Return a run with the runs below it. Of many children that are alike, some are counted."""
+    """Return a run with the runs below it.
+
+    Of the children with the same flow and status, only the first `width` are listed. The others are
+    counted.
+    """
     return Json(runs.tree(run_id, size.depth, size.width).to_dict())
 
 

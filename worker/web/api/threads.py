@@ -48,7 +48,7 @@ class MessageToSend(Asked):
     budgets: Amounts | None = None
     """The budgets of a new run."""
     files: Annotated[list[SubmittedFile], Field(max_length=MOST_FILES)] | None = None
-    """Pictures, documents and texts of a new run. A live run hears texts only."""
+    """Pictures, documents and texts of a new run. A live run takes no files: they are an error."""
 
 
 class NoParameters(Known):
@@ -70,8 +70,9 @@ def send_message(
 ) -> Response:
     """Send a message to a thread of the caller's.
 
-    A live run of the thread hears it. If there is none, a new run begins, with the message as its
-    goal, and knows the messages before. With an `Idempotency-Key`, the call can be repeated safely.
+    A live run of the thread gets the message. If no run of the thread is live, a new run begins
+    with the message as its goal, and knows the earlier messages. With an `Idempotency-Key`, the
+    call can be repeated safely.
     """
     try:
         files = files_of([file_from(each.model_dump()) for each in body.files or ()])
@@ -92,7 +93,7 @@ def send_message(
 def list_messages(
     thread: Thread, runs: Runs, nothing: Annotated[NoParameters, Query()]
 ) -> Response:
-    """Return what was sent to a thread of the caller's, and the answers of its runs."""
+    """Return the messages that were sent to a thread of the caller's, and its runs' answers."""
     return Json(
         [
             {"role": each.role, "text": each.text, "run_id": each.run_id}

@@ -1,4 +1,4 @@
-"""Authentication and permissions: callers, their scopes, and a client limited to one caller."""
+"""Authentication and permissions: callers, scopes, and a client with the rights of one caller."""
 
 from __future__ import annotations
 

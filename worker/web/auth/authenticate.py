@@ -40,8 +40,8 @@ class Caller:
     """The user or program that makes a request.
 
     Attributes:
-        name: The owner of the runs that the caller submits.
-        scopes: Permissions of the caller.
+        name: The name under which the caller owns the runs that it submits.
+        scopes: The caller's permissions.
     """
 
     name: str
@@ -54,23 +54,35 @@ class Caller:
 
     @property
     def sees_only(self) -> str | None:
-        """The owner whose runs the caller may see, or None for all owners."""
+        """The only owner whose runs the caller may see.
+
+        None if the caller may see the runs of all owners.
+        """
         return self.limited_to(Scope.READ)
 
     def limited_to(self, scope: Scope) -> str | None:
-        """Return the owner to whose runs the caller's scope is limited.
+        """Return the owner to whose runs a scope is limited.
+
+        Whether the caller has the scope is not checked.
 
         Returns:
-            The caller's name, or None if the scope holds for the runs of all owners.
+            The caller's name. None if the scope holds for the runs of all owners.
         """
         return None if self.is_admin or WIDER.get(scope) in self.scopes else self.name
 
     def may(self, scope: Scope) -> bool:
-        """Return whether the caller has a scope. An admin has all scopes."""
+        """Return whether the caller has a scope.
+
+        The scope may be a part of a wider scope. An admin has all scopes.
+        """
         return self.is_admin or scope in self.scopes or WIDER.get(scope) in self.scopes
 
     def may_with(self, scope: Scope, owner: str | None) -> bool:
-        """Return whether the caller has a scope for the runs of ``owner``."""
+        """Return whether the caller has a scope for the runs of ``owner``.
+
+        An ``owner`` of None stands for runs without an owner. For these, the scope must hold for
+        all owners.
+        """
         return self.may(scope) and self.limited_to(scope) in (None, owner)
 
     def require(self, scope: Scope) -> None:
@@ -103,10 +115,10 @@ class Authenticator:
     """The authentication of requests, and the dashboard's browser sessions.
 
     Args:
-        identify: Returns the caller of a request, or raises Unknown. None: tokens, sessions and
-            loopback identify the caller.
+        identify: A function that returns the caller of a request, or raises Unknown. None: the
+            token, the session cookie or loopback identifies the caller.
         open_on_loopback: Whether requests over loopback need no token as long as no token exists.
-        clock: Returns seconds since 1970. The age of cookies is measured with it.
+        clock: A function that returns seconds since 1970, for the age of cookies.
     """
 
     def __init__(
@@ -124,11 +136,12 @@ class Authenticator:
     def caller(self, request: Request) -> Caller:
         """Return the caller of an HTTP request.
 
-        The token, the session cookie or loopback identifies the caller. This reads from the state
-        server, so call it in a thread.
+        The function ``identify`` decides. Without it, the token, the session cookie or loopback
+        identifies the caller. This reads from the state server, so call it in a thread.
 
         Raises:
-            Unknown: The request has no valid token and no valid session.
+            Unknown: The request has no valid token and no valid session. A stored token that cannot
+                be read is not valid.
             Forbidden: The server has no tokens, and the request names a host that is not this
                 machine.
         """
@@ -152,11 +165,12 @@ class Authenticator:
     def is_open(self, request: Request) -> bool:
         """Return whether a request may do everything without a token.
 
-        This is so if no token exists and the request comes from this machine.
+        This is so if ``open_on_loopback`` is set, no token exists, and the request came over
+        loopback and not through a proxy.
 
         Raises:
-            Forbidden: The request names another host. A malicious page may have led a browser here
-                (DNS rebinding).
+            Forbidden: All of this is so, but the header ``Host`` names another host. A malicious
+                page may have made a browser send the request (DNS rebinding).
         """
         if not self._open_on_loopback or not is_this_machine(request) or self.tokens.any():
             return False
@@ -168,16 +182,16 @@ class Authenticator:
         return True
 
     async def guard(self, request: Request) -> None:
-        """Refuse requests that another site made a browser send.
+        """Reject a request that another site made a browser send (CSRF).
 
-        A browser never adds a bearer token by itself, so a request with one needs no further check.
-        Any other request that changes something must not come from another site. If a browser may
-        have sent it, it must also carry the CSRF token that only our pages have. The cookie's
-        ``SameSite`` attribute is a third protection.
+        A browser never adds a bearer token by itself. So a request with a bearer token passes, as
+        does a request whose method changes nothing. Any other request must not come from another
+        site. If a browser may have sent it, it must also have the CSRF token that only our pages
+        have. The cookie's ``SameSite`` attribute is a third protection.
 
         Raises:
             Forbidden: The request comes from another site, or has no valid CSRF token.
-            Unknown: The CSRF token is not valid, and the caller is not signed in.
+            Unknown: The request has no valid CSRF token, and its caller cannot be identified.
         """
         if request.method in SAFE_METHODS or bearer(request) is not None:
             return
@@ -207,8 +221,9 @@ class Authenticator:
     def prepare_page(self, request: Request) -> None:
         """Prepare a request's state for a dashboard page.
 
-        This sets ``request.state.csrf``, the token for the page's forms, and ``signed_in``. A
-        browser without a session gets a new one.
+        This sets ``request.state.csrf`` (the CSRF token for the page's forms) and
+        ``request.state.signed_in``. A browser without a valid session gets a new session, which is
+        not signed in.
         """
         session = self.session(request)
         if session is None:
@@ -220,14 +235,18 @@ class Authenticator:
     # sessions
 
     def session(self, request: Request) -> WebSession | None:
-        """Return the browser session in a request's cookie, or None without a valid one."""
+        """Return the browser session in a request's cookie.
+
+        Returns:
+            None if the request has no session cookie, or if the cookie is not valid or too old.
+        """
         cookie = request.cookies.get(_name(request))
         return None if cookie is None else self._sessions.read(cookie, self._clock())
 
     def set_session_cookie(self, request: Request, session: WebSession | None) -> None:
-        """Set the dashboard's session cookie with the response.
+        """Let the response to a request set the dashboard's session cookie.
 
-        If `session` is None, remove the cookie.
+        If ``session`` is None, the response removes the cookie.
         """
         cookie_writer = Response()
         cookie_writer.set_cookie(
@@ -244,10 +263,10 @@ class Authenticator:
         request.scope.setdefault("state", {})[COOKIE_KEY] = cookie_writer.headers["set-cookie"]
 
     def sign_in(self, request: Request, text: str) -> bool:
-        """Sign a dashboard user in: begin a browser session for an access token.
+        """Begin a browser session for the access token ``text``.
 
         Returns:
-            Whether the token is valid. If not, no session begins.
+            True if the token is valid. False if not: no session begins.
         """
         token = self._valid_token(lambda: self.tokens.find(text))
         if token is None:
@@ -256,16 +275,17 @@ class Authenticator:
         return True
 
     def sign_in_once(self, request: Request, code: str) -> bool:
-        """Sign a user in with the one-time code in a notification's link.
+        """Sign a user in with a link's one-time code.
 
-        The code is used up then. A worker's login writes such codes, for a token of its choice. So
-        the token itself needs the permission, which only an admin gives.
+        The link is in a notification. The code is invalid after this call, even if the sign-in
+        fails. A worker can write such a code for any token. So the token needs the scope
+        ``sign-in``, which only an admin gives.
 
         Returns:
-            Whether the code and its token are valid. If not, no session begins.
+            True if the code and its token are valid. False if not: no session begins.
 
         Raises:
-            Forbidden: Links may not sign in with the token.
+            Forbidden: The token lacks the scope ``sign-in``, or has the scope ``admin``.
         """
         token_id = self.tokens.take_sign_in(code)
         token = self._valid_token(lambda: self.tokens.get(token_id)) if token_id else None
@@ -289,8 +309,8 @@ class Authenticator:
     def _sessions(self) -> WebSessions:
         """The codec of session cookies, with the current signing key.
 
-        The key is read each time. After the key was replaced, all cookies are invalid on every
-        server.
+        The key is read from the state server each time. When the key is replaced, all cookies
+        become invalid on every server process.
         """
         return WebSessions(self.tokens.signing_key())
 
@@ -315,17 +335,17 @@ AppAuthenticator = Annotated[Authenticator, Depends(authenticator_of)]
 
 
 async def guard(request: Request, authenticator: AppAuthenticator) -> None:
-    """Refuse a request that another site made a browser send.
+    """Reject a request that another site made a browser send: see ``Authenticator.guard``.
 
-    It is a dependency of all routes of the app.
+    All routes of the app have this dependency.
     """
     await authenticator.guard(request)
 
 
 def prepare_page(request: Request, authenticator: AppAuthenticator) -> None:
-    """Prepare a request's state for a dashboard page.
+    """Prepare a request's state for a dashboard page: see ``Authenticator.prepare_page``.
 
-    It is a dependency of all pages.
+    All pages have this dependency.
     """
     authenticator.prepare_page(request)
 
@@ -333,7 +353,7 @@ def prepare_page(request: Request, authenticator: AppAuthenticator) -> None:
 def bearer(request: Request) -> str | None:
     """Return a request's bearer token, valid or not.
 
-    Other schemes in the header ``Authorization`` are ignored: a proxy may use them for itself.
+    A header ``Authorization`` with another scheme is ignored: a proxy may use it for itself.
 
     Returns:
         None if the request has no bearer token.

@@ -1,4 +1,7 @@
-"""Origin of a request: which page made a browser send it, and from which machine it came."""
+"""The origin of a request: a site, and a machine.
+
+The site is that of the page that made a browser send the request.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ PROXY_HEADERS = (
 
 
 def is_from_elsewhere(request: HTTPConnection) -> bool:
-    """Return whether another site made a browser send a request.
+    """Return whether a page of another site made a browser send a request.
 
-    A browser states it in ``Sec-Fetch-Site``, which no page can set. Old browsers, and browsers
-    that use plain http to another machine, do not send it. Then ``Origin`` names the page's host. A
-    client that sends neither is not a browser.
+    A browser states this in the header ``Sec-Fetch-Site``, which no page can set. Old browsers, and
+    browsers that use plain http to another machine, do not send that header. Then ``Origin`` names
+    the page's host. For a client that sends neither header, the result is False: it is no browser.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -41,10 +44,10 @@ def is_from_elsewhere(request: HTTPConnection) -> bool:
 
 
 def is_from_browser(request: HTTPConnection) -> bool:
-    """Return whether a browser may have sent this request, perhaps for another site.
+    """Return whether a browser may have sent this request.
 
-    ``Sec-Fetch-Mode: cors`` alone does not prove it: ``fetch`` of Node sends it with every request.
-    A browser also sends ``Sec-Fetch-Site`` or ``Origin`` with such a request.
+    The signs are a content type of HTML forms, or a header that only browsers send. The header
+    ``Sec-Fetch-Mode: cors`` is no such sign: ``fetch`` of Node sends it with every request.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return (
@@ -67,10 +70,11 @@ def is_this_machine(request: HTTPConnection) -> bool:
 
 
 def names_this_machine(request: HTTPConnection) -> bool:
-    """Return whether a ``Host`` header names this machine.
+    """Return whether the ``Host`` header names this machine.
 
-    Any other name may belong to an attacker and resolve to this machine (DNS rebinding). To a
-    browser, the attacker's page would then have the same origin as ours.
+    The header must have ``localhost`` or a loopback address. Any other name may belong to an
+    attacker and resolve to this machine (DNS rebinding). To a browser, the attacker's page would
+    then have the same origin as our pages.
     """
     try:
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname

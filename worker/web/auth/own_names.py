@@ -24,10 +24,13 @@ def own_name(caller: str, name: str) -> str:
 
 @contextmanager
 def errors_name(sent_names: Mapping[str, str]) -> Iterator[None]:
-    """Name things in the texts of errors as the caller sent them, not as they are stored.
+    """Show the caller's names in the text of an error.
+
+    The caller's names of topics and keys replace the names under which these are stored. The
+    block's PerdureError is changed and raised again.
 
     Args:
-        sent_names: The sent names by the stored ones.
+        sent_names: The name that the caller sent, by the name that is stored.
     """
     try:
         yield

@@ -59,11 +59,12 @@ MAX_PAGE_SIZE = 1000
 class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     """A client limited to the rights of its caller.
 
-    Every method raises these errors, in addition to the errors of Client.
+    Every method can raise these errors, in addition to the errors of Client.
 
     Raises:
-        Forbidden: The caller lacks the scope.
-        RunNotFound: The run belongs to another owner. The caller cannot tell that it exists.
+        Forbidden: The caller lacks the scope that the method needs.
+        RunNotFound: The run belongs to another owner. The error is the same as for a run that does
+            not exist.
     """
 
     def __init__(self, client: Client, caller: Caller) -> None:
@@ -72,12 +73,17 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         self.caller = caller
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
-        """Carry an operation out within the caller's rights, and in the caller's name.
+        """Carry an operation out in the caller's name.
 
-        Idempotency keys and topics belong to the caller: they never match another owner's.
+        The caller needs the right to it. Idempotency keys and topics belong to the caller: they
+        never match those of another owner.
+
+        Args:
+            bound: The arguments of the operation. They are changed: the owner, topics and
+                idempotency keys become those of the caller.
 
         Raises:
-            RunExists: The run of a submission exists, and belongs to another owner.
+            RunExists: A submission names a run that exists and belongs to another owner.
         """
         arguments, caller = bound.arguments, self.caller
         caller.require(operation.scope)
@@ -115,8 +121,10 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     def metrics(self, accept: str = "") -> tuple[bytes, str]:
         """Return the metrics for Prometheus and their content type.
 
-        They cover the runs of all owners. They name flows but no runs. For ``accept`` see
-        perdure.worker.metrics.
+        They cover the runs of all owners. They name flows but no runs.
+
+        Args:
+            accept: The header ``Accept`` of the request, which chooses the format.
         """
         self.caller.require(Scope.READ)
         return exposition(self.client, accept)
@@ -136,9 +144,10 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         thread_id: str | None = None,
         query: str | None = None,
     ) -> Page:
-        """Return a page of the runs that the caller may see. Its cost is bounded.
+        """Return a page of the runs that the caller may see.
 
-        The page may hold fewer than ``limit`` runs and yet have a cursor.
+        At most ``look`` runs are read, but never more than RUNS_READ_PER_PAGE or ``limit``,
+        whichever is larger. So a page may hold fewer than ``limit`` runs and yet have a cursor.
         """
         most = max(RUNS_READ_PER_PAGE, limit)
         return super().runs(
@@ -150,11 +159,15 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     def events(
         self, run_id: str, after: str | None = None, follow: bool = False
     ) -> Iterator[Event]:
-        """Return a run's stored events after the event ``after``. It never waits for new ones."""
+        """Return a run's stored events after an event.
+
+        ``after`` is the id of that event. None: all stored events are returned. ``follow`` is
+        ignored: this client never waits for new events.
+        """
         return super().events(run_id, after, follow=False)
 
     def workers(self) -> list[WorkerStatus]:
-        """Return the workers. ``holds`` has only the runs that the caller may see."""
+        """Return the workers. ``holds`` of each has only runs that the caller may see."""
         workers, owner = super().workers(), self.caller.sees_only
         if owner is None:
             return workers
@@ -171,28 +184,35 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return workers
 
     def waits_for_people(self) -> int:
-        """Return the number of runs that wait for a person.
+        """Return the number of runs that wait for people.
 
-        It is 0 for a caller who sees only their own runs.
+        The runs of all owners count. For a caller who sees only their own runs, the result is
+        always 0.
         """
         self.caller.require(Scope.READ)
         return 0 if self.caller.sees_only else self._session.store.lists.interrupted_count()
 
     def ended_counts(self, seconds: int, buckets: int) -> dict[str, list[int]]:
-        """Return how many runs ended in equal parts of the last ``seconds``, by status.
+        """Return how many runs of all owners ended in the last ``seconds``, by status.
 
-        The oldest part comes first. The runs of all owners count.
+        Each list has one number for each of ``buckets`` equal parts of this time, oldest first.
         """
         self.require_read_all()
         return self._session.store.lists.ended_counts(seconds, buckets)
 
     def metric_totals(self) -> Mapping[str, str]:
-        """Return the totals that all workers stored for metrics, by the field of their hash."""
+        """Return the metrics totals that all workers stored.
+
+        They are the fields of a Redis hash.
+        """
         self.require_read_all()
         return self._session.store.figures.look().rounds
 
     def several(self, run_ids: Iterable[str]) -> list[Run]:
-        """Return the runs among these ids that the caller may see and that can be read."""
+        """Return the runs with these ids.
+
+        Runs that do not exist, cannot be read, or that the caller may not see are left out.
+        """
         self.caller.require(Scope.READ)
         found: list[Run] = []
         for run_id in run_ids:
@@ -201,9 +221,13 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return found
 
     def all_runs(self, query: str, statuses: Collection[RunStatus], limit: int) -> list[Run]:
-        """Return the runs that match a query line and have one of these statuses.
+        """Return runs that match a query line and statuses.
 
-        At most ``limit`` runs are returned, and at most 15,000 are read.
+        At most ``limit`` runs are returned. At most RUNS_READ_FOR_ALL runs are read, so some
+        matching runs may be missing.
+
+        Args:
+            query: The query line. '' matches all runs.
         """
         found: list[Run] = []
         cursor: str | None = None
@@ -216,39 +240,53 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return found[:limit]
 
     def read_stream(self, run_id: str, reader: StreamReader) -> list[StreamItem]:
-        """Return the items of a run's stream that ``reader`` has not read yet."""
+        """Return the stored items of a run's stream that ``reader`` has not read yet.
+
+        This advances the position of ``reader``.
+        """
         self._owned(run_id, Scope.READ)
         return read_stream(self._session, run_id, reader)
 
     def turns(self, run_id: str, start: int = 0) -> list[Turn]:
-        """Return the turns of a run's history, from number ``start`` on."""
+        """Return stored turns from position ``start`` on.
+
+        Positions count from the oldest stored turn of the run's history, which is 0.
+        """
         self._owned(run_id, Scope.READ)
         return unpack_turns(run_id, self._session.store.reads.memory(run_id, start))
 
     def turns_between(self, run_id: str, start: int, stop: int) -> list[Turn]:
-        """Return the turns of a run's history from number ``start`` up to before ``stop``."""
+        """Return stored turns of a run's history.
+
+        They are those from position ``start`` up to before ``stop``. Positions count from the
+        oldest stored turn, which is 0.
+        """
         self._owned(run_id, Scope.READ)
         return unpack_turns(run_id, self._session.store.reads.memory(run_id, start, stop))
 
     def stored_events(
         self, run_id: str, after: str | None, limit: int
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return the stored fields of a run's events after an event, oldest first.
+        """Return a run's events as stored: pairs of id and fields.
 
-        Each comes with its id.
+        They are the ``limit`` oldest events after the event with the id ``after``, or the
+        ``limit`` oldest of all if ``after`` is None. The oldest comes first.
         """
         self._owned(run_id, Scope.READ)
         return self._session.store.events.read(run_id, after, count=limit)
 
     def run_of_topic(self, topic: str) -> str | None:
-        """Return the id of the run that holds the caller's topic, or None."""
+        """Return the id of the run that holds a topic.
+
+        The topic is one of the caller. None if no run holds it.
+        """
         self.caller.require(Scope.READ)
         return self._session.store.signals.run_of_topic(self._own(topic))
 
     def file(self, run_id: str, name: str) -> File:
-        """Return a file of a run, or of a run below it (``RUN/NAME``).
+        """Return a file of a run. ``RUN/NAME`` names a file of a run below it.
 
-        A fork may have its own copy of such a file, which outlives the run below.
+        A fork may have its own copy of such a file. The copy remains if the run below is deleted.
         """
         self._owned(run_id, Scope.READ)
         child = name.rpartition("/")[0]
@@ -257,15 +295,16 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         return self.client.file(run_id, name)
 
     def titles(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return the title and flow of each run by its id, read in one exchange.
+        """Return the title and the flow of each run.
 
-        Runs that do not exist, cannot be read, or that the HTTP caller may not see, are left out.
+        The result is by run id, and needs one request to Redis. Runs that do not exist, cannot be
+        read, or that the caller may not see are left out.
         """
         self.caller.require(Scope.READ)
         return self._session.titles(run_ids, self.caller.sees_only)
 
     def saved_filters(self) -> dict[str, str]:
-        """Return the caller's saved filters of the runs table: queries by name."""
+        """Return the caller's saved filters: queries by name."""
         self.caller.require(Scope.READ)
         return SavedFilters(self.client, self.caller.name).all()
 
@@ -282,7 +321,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
     # submit
 
     def _check_own(self, run: Any) -> None:
-        """Raise RunExists if a run that was submitted just now is another owner's."""
+        """Raise RunExists if a submitted run has another owner."""
         if run.details.get("submitted_by") != self.caller.name:
             # The submission matched an existing run of another owner, by its id and a guessable
             # nonce. Returning it would show that run to the caller.
@@ -299,7 +338,16 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         budgets: Mapping[str, float] | None = None,
         files: Sequence[File] = (),
     ) -> SentMessage:
-        """Send a message to the caller's thread. A new run of the thread belongs to the caller."""
+        """Send a message to a thread of the caller.
+
+        The thread's live run gets the message. Without a live run, the message is the goal of a new
+        run. A new run belongs to the caller. ``flow``, ``inputs``, ``labels``, ``budgets`` and
+        ``files`` are those of a new run.
+
+        Raises:
+            UnsupportedPart: The message has files, and the thread has a live run, which takes only
+                a text.
+        """
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
         return self.client._send(
@@ -317,13 +365,22 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         key: str,
         files: Sequence[File] = (),
     ) -> SentMessage:
-        """Send a message to the caller's chat.
+        """Send a message to a chat of the caller.
 
-        A working run of the chat gets it. Otherwise a new run begins.
+        The chat's active run gets the message. Without an active run, the message is the goal of a
+        new run. An active run is queued or running.
+
+        Args:
+            topic: The topic that a run of the chat holds.
+            flow: The flow of a new run. An active run must be of the same flow.
+            inputs: The inputs of a new run.
+            key: The idempotency key of the message.
+            files: The files of a new run.
 
         Raises:
-            Taken: The run of the chat waits for a person, or is of another flow.
-            UnsupportedPart: The message has files, and a working run accepts texts only.
+            Taken: The live run of the chat waits for a person, or is of another flow.
+            UnsupportedPart: The message has files, and the chat has a live run, which takes only a
+                text.
         """
         self.caller.require(Scope.SUBMIT)
         name = self.caller.name
@@ -336,16 +393,19 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
 
     # A caller's threads have the caller's name in their topics, so this method is not derived.
     def conversation(self, thread: str) -> list[ThreadMessage]:
-        """Return the messages of the caller's thread."""
+        """Return the messages of a thread of the caller, oldest first."""
         self.caller.require(Scope.READ)
         return messages_of(self.client._session, topic_of(thread, self.caller.name))
 
     def retry_many(
         self, flow: str | None = None, query: str | None = None, limit: int | None = None
     ) -> list[Done]:
-        """Retry the errored runs for which the caller has the permission.
+        """Retry the errored runs that the caller may retry. Return the outcome for each run.
 
-        ``flow`` and ``query`` can narrow them.
+        Args:
+            flow: Only runs of this flow. None: all flows.
+            query: Only runs that match this query line. None: all runs.
+            limit: Maximum number of runs. None: no maximum.
         """
         self.caller.require(Scope.SUBMIT)
         return self.client.retry_many(flow, self.caller.limited_to(Scope.SUBMIT), query, limit)
@@ -361,9 +421,13 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[StopReceipt]:
-        """Stop the live runs for which the caller has the permission.
+        """Stop the live runs that the caller may stop. Return a receipt for each run.
 
-        ``flow``, ``status`` and ``query`` can narrow them.
+        Args:
+            flow: Only runs of this flow. None: all flows.
+            status: Only runs of this status. None: all live runs.
+            query: Only runs that match this query line. None: all runs.
+            limit: Maximum number of runs. None: no maximum.
         """
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
@@ -387,22 +451,30 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         query: str | None = None,
         limit: int | None = None,
     ) -> list[Done]:
-        """Delete the runs of an ended status or of a query. Only an admin may.
+        """Delete ended runs by status, query line, or both. Only an admin may.
 
-        ``flow`` and ``older_than`` can limit the deletion to fewer runs.
+        Args:
+            flow: Only runs of this flow. None: all flows.
+            older_than: Only runs that have not changed for this time. None: all runs.
+            limit: Maximum number of runs. None: no maximum.
         """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than, query=query, limit=limit)
 
     def _own(self, name: str) -> str:
-        """Return the name under which the caller's idempotency key or topic is stored."""
+        """Return the stored name of a caller's key or topic."""
         return own_name(self.caller.name, name)
 
     def _owned(self, run_id: str, scope: Scope) -> None:
         """Raise an error unless the caller has the scope for a run.
 
-        A run of another owner is reported as not found, except to callers who may read it. This
-        also works for a damaged run, because only its owner is read.
+        This also works for a damaged run, because only the field with its owner is read.
+
+        Raises:
+            RunNotFound: The caller may not read the run, or it does not exist. A caller whose scope
+                holds for all owners gets no error here if the run does not exist.
+            Forbidden: The caller lacks the scope, or has it only for their own runs and may read
+                this run of another owner.
         """
         self.caller.require(scope)
         owner = self.caller.limited_to(scope)
@@ -420,7 +492,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         )
 
     def require_read_all(self) -> None:
-        """Raise Forbidden unless the caller may read all runs."""
+        """Raise Forbidden unless the caller may read the runs of all owners."""
         if self.caller.sees_only is not None:
             self.caller.require(Scope.READ_ALL)
 

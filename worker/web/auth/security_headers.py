@@ -1,4 +1,4 @@
-"""Security headers of every response, error responses included."""
+"""Security headers of every HTTP response, error responses included."""
 
 from __future__ import annotations
 
@@ -32,16 +32,20 @@ COOKIE_KEY = "perdure_cookie"
 
 
 class SecurityHeaders:
-    """An ASGI middleware that adds the security headers.
+    """An ASGI middleware that adds security headers to every response.
 
-    It is plain ASGI because Starlette's BaseHTTPMiddleware would hold back event streams.
+    It does not use Starlette's BaseHTTPMiddleware, which would delay event streams.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app for a request, with security headers added."""
+        """Run the app for a request, and add the security headers to its response.
+
+        If the app raises an error before its response begins, send a 500 response. The error is
+        raised again.
+        """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

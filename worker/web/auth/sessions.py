@@ -1,6 +1,6 @@
 """Signed session cookies of the dashboard.
 
-A cookie names the user by a token's id. It never holds the token's secret.
+A cookie identifies the user by the id of an access token. It never holds the token's secret.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class WebSession:
 
     Attributes:
         id: A random text, new at each sign-in.
-        token_id: Id of the token that the user signed in with. It is empty before the sign-in: such
-            a session only protects the forms.
+        token_id: Id of the access token that the user signed in with. '' before the sign-in: such a
+            session only protects the forms.
         begun: When the session began, in seconds since 1970.
     """
 
@@ -33,7 +33,10 @@ class WebSession:
 
     @classmethod
     def new(cls, now: float, token_id: str = "") -> WebSession:
-        """Return a new browser session that begins at ``now``, in seconds since 1970."""
+        """Return a new browser session that begins ``now``.
+
+        ``now`` is in seconds since 1970.
+        """
         return cls(secrets.token_urlsafe(16), token_id, int(now))
 
 
@@ -41,8 +44,8 @@ class WebSessions:
     """Signing and reading of session cookies.
 
     Args:
-        key: The signing key. All server processes have the same, so that each accepts the cookies
-            of the others.
+        key: The signing key. All server processes have the same key, so that each accepts the
+            cookies of the others.
     """
 
     def __init__(self, key: str) -> None:
@@ -63,7 +66,8 @@ class WebSessions:
         """Return the browser session in a signed cookie.
 
         Returns:
-            None if the session has expired or its signature is not valid.
+            None if the signature is not valid, the session is older than AGE, or its beginning is
+            after ``now`` (in seconds since 1970).
         """
         try:
             session_fields = self._serializer.loads(cookie)

@@ -1,4 +1,4 @@
-"""The dashboard: HTML pages that work without JavaScript. With it, they update themselves."""
+"""The dashboard: HTML pages that work without JavaScript, and update themselves with it."""
 
 from __future__ import annotations
 

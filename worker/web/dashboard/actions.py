@@ -1,4 +1,4 @@
-"""Buttons of the pages: each performs one action and redirects to a page that confirms it."""
+"""Actions of the pages' buttons. Each action redirects to a page that confirms it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def stop(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
 
 @router.post("/runs/{run_id}/resume")
 def resume(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Resume a stopped run, or give an unfinished one cycles."""
+    """Resume a stopped or unfinished run.
+
+    For an unfinished run, the form has the number of cycles to add.
+    """
     runs.resume(
         run_id,
         add={"cycles": int(filled["cycles"])} if filled.get("cycles", "").isdecimal() else None,
@@ -60,7 +63,7 @@ def send_signal(request: Request, run_id: str, runs: Runs, filled: Filled) -> Re
 
 @router.post("/runs/{run_id}/say")
 def say(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Send words to a run that works. A form that is sent twice sends them once."""
+    """Send a text to a live run, for its next round. A form that is sent twice sends it once."""
     words = filled.get("words", "").strip()
     check_words(words, "what to say")
     runs.say(run_id, words, key=filled.get("key") or None)
@@ -97,7 +100,7 @@ def unpause(request: Request, name: str, runs: Runs, filled: Filled) -> Response
 
 
 def mode_of(filled: Mapping[str, str]) -> StopMode:
-    """Return the stop mode that a form names.
+    """Return the stop mode that a form names, ``graceful`` by default.
 
     Raises:
         InvalidInput: The form names an unknown mode.
@@ -109,10 +112,12 @@ def mode_of(filled: Mapping[str, str]) -> StopMode:
 
 
 def _payload_of(text: str) -> Any:
-    """Return a signal's payload from the text of the form.
+    """Return the payload of a signal from a form's text.
+
+    It is the text's JSON value, or else the text itself.
 
     Raises:
-        InvalidInput: The text begins like JSON but is not JSON.
+        InvalidInput: The text is not JSON, but begins like a JSON array, object or text.
     """
     payload = json_or_text(text)
     if payload is text and text[0] in '[{"':

@@ -20,18 +20,23 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/runs/{run_id}/answer")
 def ask(request: Request, run_id: str, runs: Runs) -> Response:
-    """Show the question on a separate page, for outside links."""
+    """Show a run's open question on a page of its own.
+
+    Links outside of the dashboard lead to this page.
+    """
     return _page(request, _waiting(runs, run_id), {})
 
 
 @router.post("/runs/{run_id}/answer")
 def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Answer the question.
+    """Answer a run's open question.
 
-    An invalid answer shows the form again, with the fault beside the entered text.
+    An answer that is invalid, or that an approval does not accept from this caller, shows the form
+    again with the fault. An answer that repeats a command in doubt first needs a confirmation.
 
     Raises:
         Stale: The question was answered in the meantime.
+        InvalidTransition: The run has no open question.
     """
     waiting = _waiting(runs, run_id)
     try:
@@ -53,9 +58,10 @@ def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Respons
 def answer_of(
     waiting: PendingInterrupt, filled: Mapping[str, str]
 ) -> tuple[Any, dict[str, float] | None]:
-    """Return the answer in a form, and the budget amounts that it adds.
+    """Return the answer and the added amounts in a form.
 
-    Either is None if the question's kind does not take it.
+    Only a question about a budget takes amounts, and its answer is None. For other questions, the
+    amounts are None. A pause takes neither.
 
     Raises:
         MissingField: No answer was chosen, or the text is not the required JSON or number.
@@ -130,7 +136,10 @@ def _json(text: str, what: str) -> Any:
 
 
 def json_or_text(text: str) -> Any:
-    """Return a text's JSON value, or the text unchanged."""
+    """Return the JSON value of a text.
+
+    If the text is not JSON, return the text itself.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

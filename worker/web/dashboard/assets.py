@@ -1,6 +1,6 @@
 """Static files of the dashboard.
 
-Each address carries a digest of the file's content, so a browser caches the file until it changes.
+Each file's URL has a digest of its content. So a browser can cache the file until it changes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Assets(StaticFiles):
     ) -> Response:
         """Return a static file with a Cache-Control header.
 
-        A response to a request with the file's current digest may be cached for good. The browser
-        validates any other response each time.
+        If the URL of the request has the file's current digest, browsers may cache the response for
+        CACHE_SECONDS. Otherwise browsers validate the cached file at each use.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         digest = ASSETS.get(Path(full_path).relative_to(DIRECTORY).as_posix())

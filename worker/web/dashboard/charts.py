@@ -27,7 +27,7 @@ class Chart:
 
     @property
     def path(self) -> str:
-        """The SVG path of the chart's bars, one per amount."""
+        """The SVG path of the chart's bars, one per amount. An amount of 0 has no bar."""
         most, width = self.most or 1, WIDE / (len(self.amounts) or 1)
         return "".join(
             f"M{number * width:g} {HIGH}v{-max(HIGH * amount / most, 1):.1f}h{width - 1:g}V{HIGH}z"

@@ -1,4 +1,4 @@
-"""Actions on several runs: chosen in the table, or matching a query."""
+"""Actions on several runs, which are chosen in the table or match a query."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ class BulkAction:
     """An action on several runs.
 
     Attributes:
-        verb: label of the action's button.
-        scope: permission that a caller needs.
-        statuses: statuses of the runs to which the action applies.
-        act: carries the action out on one run, and returns the outcome, such as ``stopped``.
-        warning: text on the page that asks for a confirmation.
+        verb: Label of the action's button.
+        scope: Permission that a caller needs.
+        statuses: Statuses of the runs to which the action applies.
+        act: A function that carries the action out on one run, and returns the outcome as a text,
+            such as ``stopped``.
+        warning: Text on the page that asks for a confirmation.
     """
 
     verb: str
@@ -105,7 +106,12 @@ def confirm(
     everything: Annotated[str, Query(alias="all")] = "",
     q: Annotated[str, Query()] = "",
 ) -> Response:
-    """Show the affected runs and ask for a confirmation."""
+    """Show the runs on which an action would act, and ask for a confirmation.
+
+    Args:
+        run: The ids of the chosen runs. Ignored if ``everything`` is not empty.
+        everything: If not empty, the runs are all those that match the query line ``q``.
+    """
     chosen_action = _action(action)
     found = (
         runs.all_runs(_without_order(q), chosen_action.statuses, MOST)
@@ -139,7 +145,11 @@ async def _form_of(request: Request) -> tuple[Form, list[str]]:
 def act(
     request: Request, runs: Runs, sent: Annotated[tuple[Form, list[str]], Depends(_form_of)]
 ) -> Response:
-    """Stop, retry or delete each run, and show the counts."""
+    """Stop, retry or delete the chosen runs.
+
+    The next page shows how many runs had which outcome. An error that concerns one run leaves that
+    run unchanged. The others are still processed.
+    """
     form, ids = sent
     chosen_action = _action(form.get("action", ""))
     if len(ids) > MOST:
@@ -171,6 +181,6 @@ def _without_order(line: str) -> str:
 
 
 def _others(found: list[Run], fitting: list[Run]) -> dict[str, int]:
-    """Return the number of chosen runs on which the action has no effect, by status."""
+    """Count the chosen runs that the action skips, by status."""
     left = {run.id for run in found} - {run.id for run in fitting}
     return dict(Counter(run.status.value for run in found if run.id in left))

@@ -1,6 +1,6 @@
-"""The comparison of two runs.
+"""The page that compares two runs.
 
-It shows how they were submitted and ended, and their rounds side by side.
+It shows how the runs were submitted and how they ended, and their rounds side by side.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class Compared:
 
 @router.get("/runs/{run_id}/compare")
 def compare(request: Request, run_id: str, runs: Runs, other: str = "", first: int = 0) -> Response:
-    """Show two runs side by side, or a form that asks for the other.
+    """Show two runs side by side.
 
     Args:
+        other: The id of the second run. If empty, a form asks for it.
         first: The first step on the page.
     """
     left = runs.get(run_id)
@@ -81,7 +82,10 @@ def compare(request: Request, run_id: str, runs: Runs, other: str = "", first: i
 
 
 def _facts(left: Run, right: Run) -> list[Compared]:
-    """Return how two runs were submitted and how they ended, as rows."""
+    """Return rows on how two runs began and ended.
+
+    A row without a text on either side is left out.
+    """
 
     def side(run: Run) -> dict[str, str]:
         return {
@@ -105,7 +109,10 @@ def _facts(left: Run, right: Run) -> list[Compared]:
 
 
 def _rounds(runs: AuthorizedClient, run: Run, first: int) -> dict[int, str]:
-    """Return the texts of a run's rounds by step, from step ``first`` on."""
+    """Return the texts of a run's rounds, by step.
+
+    They are at most ROUNDS rounds, from step ``first`` on.
+    """
     before = outline_of(runs, run, nodes_of(runs, run)).before_step(first + ROUNDS - 1)
     texts: dict[int, str] = {}
     for event in runs.latest_events(run.id, 4 * ROUNDS, before):

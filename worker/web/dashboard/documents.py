@@ -1,7 +1,7 @@
-"""Stored values for people: JSON as a tree, text with its line breaks, and tracebacks.
+"""Stored values for people: JSON trees, texts and tracebacks.
 
-A value may be several MB long. A page shows a bounded part of it. Long text comes in blocks that
-the browser lays out only when they are in view.
+A value may be several MB long, so a page shows only a part of limited size. Long text is divided
+into blocks, which the browser lays out only when they are in view.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class JsonNode:
     """One value of a JSON tree.
 
     Attributes:
-        name: The value's key or position; None for the root.
+        name: The value's key in its object or position in its array. None for the root.
         kind: ``object``, ``array``, ``text``, ``number``, ``flag`` or ``null``.
-        text: The value of a leaf, or the number of entries of a branch.
-        children: The entries that are shown.
-        left_out: Number of entries or characters that are not shown.
-        is_open: Whether the entries are unfolded at first.
+        text: The value as text. For an object or array, the number of its entries: ``3 fields``.
+        children: The entries of an object or array that are shown.
+        left_out: Number of entries (of an object or array) or characters that are not shown.
+        is_open: Whether the page shows the entries unfolded at first.
     """
 
     name: str | None
@@ -52,9 +52,12 @@ class JsonNode:
 
 
 def tree_of(value: Any) -> JsonNode | None:
-    """Return a JSON object or array as a tree, or None for any other value.
+    """Return a JSON value as a tree of limited size.
 
-    A text that holds a JSON object or array is parsed.
+    A text that contains a JSON object or array is parsed.
+
+    Returns:
+        None if the value is neither an object or array nor such a text.
     """
     read = _read(value)
     if not isinstance(read, dict | list):
@@ -99,7 +102,7 @@ def _node(name: str | None, value: Any, depth: int, left: list[int]) -> JsonNode
 
 
 def text_of(value: Any) -> str:
-    """Return a stored value as text: a text unchanged, any other value as indented JSON."""
+    """Return a stored value as text. A text is unchanged, any other value is indented JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
@@ -107,10 +110,10 @@ def text_of(value: Any) -> str:
 
 @dataclass(frozen=True)
 class LongText:
-    """A part of a long text, for one page.
+    """The part of a long text that one page shows.
 
     Attributes:
-        blocks: The part, in blocks that end at a line break where possible.
+        blocks: The part, divided into blocks that end at a line break where possible.
         begins: The position of the part's first character in the whole text.
         ends: The position after the part's last character.
         length: The number of characters of the whole text.
@@ -123,7 +126,7 @@ class LongText:
 
 
 def part_of(text: str, begins: int = 0) -> LongText:
-    """Return one page of a text, from the character at ``begins`` on."""
+    """Return at most PAGE_CHARACTERS of a text, from the character at position ``begins`` on."""
     begins = max(0, min(begins, len(text)))
     part = text[begins : begins + PAGE_CHARACTERS]
     return LongText(list(_blocks(part)), begins, begins + len(part), len(text))
@@ -141,11 +144,14 @@ def _blocks(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Frames:
-    """Lines of a traceback that belong together.
+    """Consecutive lines of a traceback.
+
+    They are either frames of the flow, or a text for folded frames.
 
     Attributes:
-        is_folded: Whether the lines stand for frames of Perdure, Python and libraries.
-        summary: Text that is shown for folded frames.
+        text: The lines. For folded frames, a text that names the last frame.
+        is_folded: Whether the text stands for frames of Perdure, Python and libraries.
+        summary: Text that is shown instead of folded frames, with their number.
     """
 
     text: str
@@ -154,7 +160,10 @@ class Frames:
 
 
 def frames_of(traceback: str) -> list[Frames]:
-    """Return the parts of a traceback: a flow's own frames, and folded ones between them."""
+    """Return the parts of a stored traceback, in order.
+
+    They are frames of the flow, and folded frames.
+    """
     parts: list[Frames] = []
     own: list[str] = []
     for line in traceback.split("\n"):
@@ -173,7 +182,8 @@ def frames_of(traceback: str) -> list[Frames]:
 def fields_of_args(args: Any) -> list[tuple[str, str]]:
     """Return the arguments of a command as pairs of name and text, for people.
 
-    Texts have their line breaks. Other values are JSON.
+    A text keeps its line breaks. Any other value becomes JSON. If ``args`` is not a dict, the list
+    is empty.
     """
     if not isinstance(args, dict):
         return []

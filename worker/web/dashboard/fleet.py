@@ -1,4 +1,8 @@
-"""Pages of inbox, fleet, stuck runs and refused messages."""
+"""Pages of the inbox, the fleet and stuck runs.
+
+The fleet consists of queues, workers and flows. The page of stuck runs also shows dead letters:
+messages that workers refused.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +27,10 @@ HELD_SHOWN = 10
 
 
 def refused_messages_for(runs: AuthorizedClient) -> list[dict[str, Any]]:
-    """Return the newest messages that workers refused, for the dashboard.
+    """Return the newest dead letters: messages that workers refused.
 
     Returns:
-        An empty list if the caller is no admin: a message may belong to any owner.
+        An empty list if the caller is no admin, because a message may belong to any owner.
     """
     if not runs.caller.is_admin:
         return []
@@ -41,7 +45,12 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/fleet")
 def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")] = "") -> Response:
-    """Show the queues, the workers, and the flows with their pauses."""
+    """Show the queues, the workers, and the flows with their pauses.
+
+    Args:
+        every: If not empty, all flows are shown. If empty, flows that come with Perdure may be left
+            out (``domain.fleet.shown``), unless they are paused.
+    """
     workers = sorted(runs.workers(), key=lambda worker: (not worker["alive"], worker["name"]))
     held = {worker["name"]: _held(runs, worker) for worker in workers}
     flows, paused = runs.flows(), runs.paused_flows()
@@ -70,9 +79,11 @@ def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")
 
 
 def _held(runs: AuthorizedClient, worker: WorkerStatus) -> list[tuple[str, str]]:
-    """Return ids and titles of the caller's runs that a worker plays.
+    """Return the ids and titles of a worker's current runs.
 
-    Runs that have ended since the worker's last heartbeat are left out.
+    They are at most HELD_SHOWN runs whose rounds the worker executes. Runs that the caller may not
+    see, that cannot be read, or that have ended since the worker's last heartbeat are left out. The
+    list is empty if the worker is not alive.
     """
     found = []
     for run_id in worker.get("holds", [])[:HELD_SHOWN] if worker["alive"] else []:
@@ -107,7 +118,7 @@ THE_RUN = {"r": "the run", "R": "The run"}
 
 @router.get("/stuck")
 def stuck(request: Request, runs: Runs) -> Response:
-    """Show the stuck runs by reason, and the refused messages."""
+    """Show the stuck runs by reason, and the dead letters."""
     refused = refused_messages_for(runs)
     verdicts = runs.stuck()
     return page(
@@ -120,10 +131,11 @@ def stuck(request: Request, runs: Runs) -> Response:
 
 
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
-    """Return verdicts on stuck runs in groups: a code, its heading, and the verdicts by sentence.
+    """Group verdicts on stuck runs by code and sentence.
 
-    Codes come in the order of HEADS, then the codes without a heading. Sentences that differ only
-    in the run's id form one group, whose sentence names no run: the page lists the runs below.
+    A group has a code, its heading, and the verdicts by their sentence. The codes have the order of
+    HEADS. Codes without a heading come last. Verdicts whose sentences differ only in the run's id
+    have one common sentence, without the id.
     """
     groups: dict[VerdictCode, dict[str, list[Verdict]]] = {}
     for verdict in verdicts:
@@ -136,8 +148,8 @@ def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[st
 def _of_any_run(sentence: str, run_id: str) -> str:
     """Return a verdict's sentence without the id of its run.
 
-    The id stays where it names no run and no argument of a command, because an error's text may
-    contain the same word.
+    Only an id after the word ``run``, or as the argument of a `perdure` command, is removed.
+    Elsewhere the same word may be a part of an error's text.
     """
     own = rf"{re.escape(run_id)}(?![\w-])"
     sentence = re.sub(rf"\b[Rr]un {own}, (?=step \d)", "", sentence)
@@ -151,5 +163,5 @@ QUESTIONS_SHOWN = 25
 
 @router.get("/inbox")
 def inbox(request: Request, runs: Runs, cursor: str | None = None) -> Response:
-    """Show the questions for people with their forms, longest wait first."""
+    """Show the open questions for people, each with its form, the longest wait first."""
     return page(request, "inbox.html", inbox=runs.inbox(QUESTIONS_SHOWN, cursor or None))

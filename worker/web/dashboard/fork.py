@@ -1,7 +1,4 @@
-"""The form on a round's page that forks the run.
-
-The fork begins with this round.
-"""
+"""The form on a round's page that forks the run. The fork begins with this round."""
 
 from __future__ import annotations
 
@@ -27,10 +24,10 @@ class ForkForm:
     """Initial content of a form that forks a run.
 
     Attributes:
-        key: The idempotency key, so that a form that is sent twice makes one run.
-        inputs: The inputs of the run, as JSON.
-        remembered: The names of the remembered values that the user must enter, because the run's
-            events do not have them.
+        key: The idempotency key. With it, a form that is sent twice makes one run.
+        inputs: The inputs of the run that is forked, as JSON text.
+        remembered: The names of the remembered values that the user must enter, because they cannot
+            be restored from the run's events.
     """
 
     key: str
@@ -39,7 +36,15 @@ class ForkForm:
 
 
 def form_of(runs: AuthorizedClient, run: Run, node: str, step: int) -> ForkForm | None:
-    """Return the form that forks a run from a round, or None if no fork can begin there."""
+    """Return the form that forks a run from a round.
+
+    Args:
+        node: The name of the round's node.
+        step: The step of the round.
+
+    Returns:
+        None if the flow is not known, or permits no fork that begins at this node.
+    """
     flow = runs.flows().get(run.flow)
     if flow is None or node not in flow.get("fork_nodes", ()):
         return None
@@ -59,7 +64,7 @@ def fork(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
     """Submit a fork of a run. A form that is sent twice makes one fork.
 
     Raises:
-        InvalidInput: The step is no number, or a field is no JSON object.
+        InvalidInput: The step is not a number, or a field is neither empty nor a JSON object.
     """
     at = filled.get("at", "")
     if not at.isdecimal():
@@ -79,7 +84,16 @@ def fork(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
 
 
 def _object(text: str, what: str) -> dict[str, Any] | None:
-    """Return a form field's JSON object, or None if empty. ``what`` names the field in errors."""
+    """Return the JSON object in a form field.
+
+    None if the field is empty.
+
+    Args:
+        what: The name of the field in the error's text.
+
+    Raises:
+        InvalidInput: The text is not a JSON object.
+    """
     if not text.strip():
         return None
     try:

@@ -1,7 +1,8 @@
-"""The outline of a run: each of its events in a few bytes, for the picture of the whole run.
+"""The outline of a run, for the picture of the whole run.
 
-A run may have 10,000 rounds and more. The outline is read once and extended by the events that have
-been added since, so an update of an open page costs one read of a few events.
+An outline has each event of the run in a few bytes. A run may have 10,000 rounds and more. This
+process caches the outline and extends it by the events that were added since. So an update of an
+open page costs one read of a few events.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ class Point(NamedTuple):
 
     Attributes:
         id: The event's id.
-        at: When the event happened, in ms since 1970. For a round, its end.
-        took: The duration of a round in ms, or 0.
-        wait: How long a round waited in its queue, in ms.
+        at: Time of the event (the end of a round), in ms since 1970.
+        took: The duration of a round in ms. 0 for other events.
+        wait: Time for which a round waited for a worker, in ms. 0 for other events, or if unknown.
         step: The event's step.
-        kind: ``controller`` or ``executor`` for a round, else ``bad``, ``wait``, ``other`` or ''.
+        kind: For a committed round, the role of its node: ``controller`` or ``executor``. ``bad``
+            for a failure, ``wait`` for the beginning of a wait, ``other`` for some other types,
+            else ''.
         type: The event's type.
     """
 
@@ -63,7 +66,11 @@ class Point(NamedTuple):
 
 
 class Outline:
-    """A run's events as points, oldest first. ``roles`` has the role of each node by name."""
+    """A run's events as points, oldest first.
+
+    Args:
+        roles: The role of each node of the flow, by the node's name.
+    """
 
     def __init__(self, roles: Mapping[str, str]) -> None:
         self.points: list[Point] = []
@@ -73,7 +80,11 @@ class Outline:
         self._ready: int | None = None
 
     def extend(self, entries: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-        """Add stored entries of the run's event stream. A malformed entry is left out."""
+        """Add stored events as points.
+
+        ``entries`` are pairs of id and fields, oldest first. An invalid event is left out. Of more
+        than MOST_POINTS points, the oldest are removed.
+        """
         for entry_id, entry in entries:
             try:
                 self._add(entry_id, entry)
@@ -84,12 +95,12 @@ class Outline:
 
     @property
     def last(self) -> str | None:
-        """The id of the newest event, or None if there is none."""
+        """The id of the newest event in the outline. None if the outline is empty."""
         return self.points[-1].id if self.points else None
 
     @property
     def rounds(self) -> int:
-        """The number of the outline's rounds."""
+        """The number of committed rounds in the outline."""
         return sum(point.is_round for point in self.points)
 
     @property
@@ -98,16 +109,16 @@ class Outline:
         return [point for point in reversed(self.points) if point.kind == "bad"]
 
     def of_step(self, step: int) -> list[Point]:
-        """Return the events of a step and of the step before, oldest first."""
+        """Return the events of a step and of the step before it, oldest first."""
         return [point for point in self.points if step - 1 <= point.step <= step]
 
     def before_step(self, step: int) -> str | None:
-        """Return the id of the first event after a step.
+        """Return the id of the first event of a later step.
 
-        A page that shows the events before that event, newest first, begins with the step.
+        A page that shows the events before that event, newest first, begins with ``step``.
 
         Returns:
-            None if the step is the last one or later.
+            None if the outline has no event of a later step.
         """
         # Steps never decrease, so the events are ordered by step too.
         after = bisect_left(self.points, step + 1, key=lambda point: point.step)
@@ -142,7 +153,8 @@ class Outline:
 def role_of_node(roles: Mapping[str, str], node: str) -> str:
     """Return the role of a node: ``controller`` or ``executor``.
 
-    If ``roles`` does not have the node, its name decides.
+    If ``roles`` lacks the node, the name decides: it contains ``controller``, or else the node is
+    an executor.
     """
     return roles.get(node) or ("controller" if "controller" in node.casefold() else "executor")
 
@@ -152,15 +164,19 @@ _lock = threading.Lock()
 
 
 def is_at_hand(runs: AuthorizedClient, run: Run, roles: Mapping[str, str]) -> bool:
-    """Return whether a run's outline can be made at once: it was read before, or is short."""
+    """Return whether ``outline_of`` is fast: the outline is cached, or the run is short.
+
+    Args:
+        roles: The role of each node of the flow, by the node's name.
+    """
     return run.state.step <= ROUNDS_AT_ONCE or _key(runs, run, roles) in _outlines
 
 
 def outline_of(runs: AuthorizedClient, run: Run, roles: Mapping[str, str]) -> Outline:
-    """Return the outline of a run, up to its newest event.
+    """Return the outline of a run, up to its newest event. This process caches the outline.
 
     Args:
-        roles: The role of each node by name.
+        roles: The role of each node of the flow, by the node's name.
     """
     key = _key(runs, run, roles)
     with _lock:

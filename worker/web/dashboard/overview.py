@@ -1,4 +1,4 @@
-"""The first page: runs that need attention, workers, slots and results."""
+"""The overview page: runs that need attention, workers, slots, and charts of ended runs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,18 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class Attention:
-    """One row of the list of runs that need attention, with the reason.
+    """A row of the attention list, with the reason.
 
-    The row is for one run, or for several that failed alike.
+    The row stands for one run, or for several runs that failed in the same way.
 
     Attributes:
-        run_id: the run, or the newest of several runs.
-        count: the number of runs that failed alike.
-        query: the query line that selects them.
-        remedy: what continues an errored run (``ErrorGroup.remedy``).
+        run_id: The run, or the newest of several runs.
+        kind: A short text for the kind of question or problem.
+        since: Beginning of the wait or the problem. None if unknown.
+        is_question: Whether the run waits for a person's answer.
+        count: The number of runs that failed in the same way.
+        query: The query line that selects these runs. '' for a single run.
+        remedy: What continues an errored run (``ErrorGroup.remedy``).
     """
 
     run_id: str
@@ -57,7 +60,14 @@ class Attention:
 
 @dataclass
 class FlowTotals:
-    """The workers' counts for one flow since metrics began."""
+    """The totals of one flow in the workers' metrics.
+
+    Attributes:
+        rounds: Number of rounds.
+        failed: Number of rounds that failed, with or without a later retry.
+        took_ms: Sum of the rounds' durations in ms.
+        spent: Spent amounts by name, such as ``tokens`` and ``money``.
+    """
 
     rounds: float = 0
     failed: float = 0
@@ -66,15 +76,18 @@ class FlowTotals:
 
     @property
     def mean_seconds(self) -> float:
-        """The mean duration of a flow's rounds in seconds."""
+        """The mean duration of a flow's rounds in seconds. 0 without rounds."""
         return self.took_ms / self.rounds / 1000 if self.rounds else 0.0
 
 
 @router.get("/overview")
 def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day") -> Response:
-    """Show attention rows, workers, and the charts of a time.
+    """Show the runs that need attention, the workers, and charts of a time span.
 
     Charts and totals count the runs of all owners, so only callers who may see all runs get them.
+
+    Args:
+        span: A key of SPANS. Any other value means ``day``.
     """
     span = span if span in SPANS else "day"
     alive = [worker for worker in runs.workers() if worker["alive"]]
@@ -97,20 +110,29 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
 
 
 def panels_of(runs: AuthorizedClient, span: str) -> list[Panel]:
-    """Return the panels that features add to the overview. ``span`` is a key of SPANS."""
+    """Return the panels that features add to the overview.
+
+    ``span`` is a key of SPANS. A feature without a panel is left out.
+    """
     return [panel for feature in features() if (panel := feature.panel(runs, span)) is not None]
 
 
 def charts_of(counts: Mapping[str, Sequence[int]]) -> dict[str, Chart]:
-    """Return a chart of ended runs for each status."""
+    """Return a chart of ended runs for each status.
+
+    Args:
+        counts: By status, the numbers of ended runs in equal parts of a time span.
+    """
     return {name: Chart(amounts) for name, amounts in counts.items()}
 
 
 def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
-    """Return the workers' counts by flow, the costliest first.
+    """Return the totals of each flow in the workers' metrics, the costliest flow first.
 
     Args:
-        fields: The stored totals. A field's name is a JSON list: the metric's name and labels.
+        fields: The stored totals of all metrics, as text. The name of a field is a JSON list: the
+            metric's name, the flow and further labels. Invalid fields and other metrics are
+            ignored.
     """
     totals: dict[str, FlowTotals] = defaultdict(FlowTotals)
     for name, text in fields.items():
@@ -134,7 +156,11 @@ def totals_of(fields: Mapping[str, str]) -> list[tuple[str, FlowTotals]]:
 
 
 def _attention(runs: AuthorizedClient) -> list[Attention]:
-    """Return the rows that need attention: questions first, then runs that do not move."""
+    """Return the rows of the attention list.
+
+    They are at most ROWS of each kind. Questions come first, then runs that make no progress, then
+    errored runs.
+    """
     questions = [
         Attention(
             waiting.run_id,
@@ -153,7 +179,10 @@ def _attention(runs: AuthorizedClient) -> list[Attention]:
 
 
 def _errored(runs: AuthorizedClient) -> list[Attention]:
-    """Return a row for each group of the newest errored runs that failed alike."""
+    """Return the rows of the newest errored runs.
+
+    Runs that failed in the same way share a row.
+    """
     groups = runs.error_groups(look=ERRORED_LOOKED_AT).groups[:ROWS]
     titles = runs.titles([group.newest for group in groups])
     return [

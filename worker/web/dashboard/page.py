@@ -1,7 +1,8 @@
-"""Pages of the dashboard: rendering, redirects with a notice, error pages, sign-in and the theme.
+"""Common parts of the dashboard's pages.
 
-It also has the route of the home page. Wrong tokens cause no lockout: 256 random bits cannot be
-guessed, and a lockout would let strangers keep users out.
+They are rendering, redirects with a notice, error pages, sign-in and the theme. The route of the
+home page is here too. Wrong tokens cause no lockout: 256 random bits cannot be guessed, and with a
+lockout an attacker could keep users out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ NOTICE_CHARACTERS = 400
 
 
 def _templates() -> ChoiceLoader:
-    """Return the loader of templates: those here, and ``NAME/FILE.html`` in a feature's folder."""
+    """Return the loader of templates.
+
+    ``FILE.html`` is in this package's templates, ``NAME/FILE.html`` in the folder of a feature.
+    """
     folders = {
         feature.name: PackageLoader(f"perdure.worker.features.{feature.name}", "")
         for feature in features()
@@ -73,7 +77,11 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
     """Render a dashboard template as an HTML response.
 
     Besides ``context``, the template gets ``request``, ``who`` (the caller, or None if not signed
-    in), ``may`` (a flag for each scope), ``csrf``, ``theme`` and ``notice``.
+    in), ``may`` (a flag for each scope), ``csrf``, ``theme``, ``notice`` (shown once), ``badges``
+    and ``more_pages``.
+
+    Args:
+        code: The HTTP status of the response.
     """
     authorized_client = getattr(request.state, "authorized_client", None)
     caller: Caller | None = authorized_client.caller if authorized_client is not None else None
@@ -100,8 +108,11 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
     """Return the numbers that the navigation shows, by page.
 
-    They are the number of runs that wait for people, and the numbers of features. Unknown numbers
-    are left out.
+    They are the number of runs that wait for people, and the numbers of features.
+
+    Returns:
+        An empty dict if the user is not signed in, if the request is for a part of a page, or if a
+        number cannot be read.
     """
     # A part of a page has no navigation.
     if authorized_client is None or "part" in request.query_params:
@@ -122,8 +133,12 @@ def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
     """Redirect to another page after a form was handled.
 
-    The page shows ``notice``. With a redirect, reloading that page repeats nothing. ``parts`` are
-    the segments of its path, and ``query`` its parameters.
+    After the redirect, reloading that page does not send the form again.
+
+    Args:
+        parts: The segments of the page's path.
+        notice: A text that the page shows. '': none.
+        query: The query parameters of the page.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     address = f"{root}/{'/'.join(quote(part, safe='@:') for part in parts)}"
@@ -154,25 +169,28 @@ Filled = Annotated[dict[str, str], Depends(_filled)]
 def back_from(
     request: Request, filled: Mapping[str, str], otherwise: tuple[str, ...], notice: str
 ) -> Response:
-    """Redirect to the page that the form's field ``back`` names, which shows ``notice``.
+    """Redirect to the page that the form's field ``back`` names.
 
-    Without a valid ``back``, redirect to ``otherwise``, the segments of a path.
+    Args:
+        filled: The form's texts by field.
+        otherwise: The segments of the path to redirect to if ``back`` is not one of BACK_PAGES.
+        notice: A text that the page shows.
     """
     back_page = filled.get("back", "")
     return back(request, *((back_page,) if back_page in BACK_PAGES else otherwise), notice=notice)
 
 
 class PageRoute(SharedRoute):
-    """A route that shows errors as pages.
+    """A route that shows errors as HTML pages.
 
-    The pages have the text of the API's problems. Users who are not signed in are redirected to the
-    sign-in page.
+    The pages have the texts of the API's problem details. Users who are not signed in are
+    redirected to the sign-in page.
     """
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Serve one request, and limit the size of its body.
 
-        The body of a form is read before the caller is known.
+        The limit is needed because a form's body is read before the caller is authenticated.
         """
         most = services_of(Request(scope)).most_bytes
         await RequestBodyLimitMiddleware(super().handle, most)(scope, receive, send)
@@ -197,7 +215,7 @@ class PageRoute(SharedRoute):
 def error_page(request: Request, problem_response: Response) -> Response:
     """Return a page that shows an error response with problem details.
 
-    If the state server does not answer, the page reloads itself.
+    If the response to a GET request has ``Retry-After``, the page reloads itself after that time.
     """
     response = page(
         request,
@@ -217,9 +235,9 @@ PROGRAMS = ("/api", "/v1", "/mcp", "/metrics", "/static")
 
 
 def answers_in_html(request: Request) -> bool:
-    """Return whether an error on an unknown path is shown as a page.
+    """Return whether an unknown path gets an HTML page.
 
-    It is if a browser asked, and if the path is not one of those that programs use.
+    This is so if the request accepts HTML and the path is not below one of PROGRAMS.
     """
     # A mounted app changes the root path.
     scope = request.scope
@@ -230,7 +248,10 @@ def answers_in_html(request: Request) -> bool:
 
 
 async def no_such_path(request: Request, error: HTTPException) -> Response:
-    """Return the response to an unknown path: a page for a browser, else the usual JSON."""
+    """Return the response to an unknown path.
+
+    It is a page for a browser, else FastAPI's JSON.
+    """
     if not answers_in_html(request):
         return await http_exception_handler(request, error)
     # Without the state server, the page comes without a session.
@@ -241,9 +262,10 @@ async def no_such_path(request: Request, error: HTTPException) -> Response:
 
 
 def to_login(request: Request) -> Response:
-    """Redirect to the sign-in page, which then leads back to the requested page.
+    """Redirect to the sign-in page.
 
-    A form that was sent is not repeated after the sign-in.
+    After the sign-in, the user gets the requested page if the request was a GET, else the home
+    page: a form that was sent is not sent again.
     """
     root = request.scope.get("root_path", "").rstrip("/")
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -269,9 +291,10 @@ def home(request: Request) -> Response:
 def theme(
     request: Request, theme: Annotated[str, Form()] = "", here: Annotated[str, Form()] = "/"
 ) -> Response:
-    """Set the theme and return to the previous page.
+    """Set the theme, and redirect to the page ``here``.
 
-    A value other than light or dark follows the system.
+    With a theme other than ``light`` or ``dark``, pages follow the browser's setting. If ``here``
+    is no path of this server, the redirect is to the home page.
     """
     response = back(request)
     # The address must not lead to another host.
@@ -348,10 +371,10 @@ def sign_out(request: Request, authenticator: AppAuthenticator) -> Response:
 
 
 def is_local(address: str) -> bool:
-    """Return whether an address is a path of this server.
+    """Return whether a URL is a path without a host.
 
-    The sign-in redirects only to such addresses. Otherwise a link to the login page could redirect
-    users to another site.
+    The sign-in redirects only to such URLs. Otherwise a link to the login page could redirect users
+    to another site.
     """
     return (
         address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()

@@ -31,7 +31,9 @@ TURNS_PER_READ = 50
 
 @router.get("/runs/{run_id}/steps/{step}")
 def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
-    """Show a round: attempts, command and observation.
+    """Show the round of a step.
+
+    The page has its attempts, its command and its observation.
 
     Raises:
         InvalidInput: The run has no such step yet, or its events are gone.
@@ -70,7 +72,7 @@ def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
 
 @router.get("/runs/{run_id}/steps/{step}/prompt")
 def prompt(request: Request, run_id: str, step: int, runs: Runs) -> Response:
-    """Show the prompt of a round, rebuilt by the flow's code."""
+    """Show the prompt of a round. The flow's code builds it again from the stored run."""
     document = runs.prompt(run_id, step)
     messages = [
         (str(message.get("role", "")), part_of(text_of(message.get("content", message))))
@@ -91,9 +93,17 @@ def prompt(request: Request, run_id: str, step: int, runs: Runs) -> Response:
 def turn(
     request: Request, run_id: str, digest: str, runs: Runs, begins: int = 0, step: int | None = None
 ) -> Response:
-    """Show a whole turn, found by its observation's digest.
+    """Show a whole turn.
 
-    Events hold only the beginning of an observation.
+    Events contain only the beginning of an observation.
+
+    Args:
+        digest: The digest of the turn's observation, which identifies the turn.
+        begins: Position of the first character of the observation's text on the page.
+        step: The step near which the search begins. None: the run's newest step.
+
+    Raises:
+        ArtifactNotFound: The stored history has no observation with this digest.
     """
     number, found = _turn(runs, run_id, digest, step)
     return page(
@@ -109,7 +119,7 @@ def turn(
 
 @router.get("/runs/{run_id}/turns/{digest}/observation")
 def observation(run_id: str, digest: str, runs: Runs, step: int | None = None) -> Response:
-    """Return the observation of a turn as a file."""
+    """Return the observation of a turn as a file to download. For the arguments see ``turn``."""
     number, found = _turn(runs, run_id, digest, step)
     is_text = isinstance(found.observation, str)
     name = f"{run_id}-turn-{number}.{'txt' if is_text else 'json'}"
@@ -121,9 +131,13 @@ def observation(run_id: str, digest: str, runs: Runs, step: int | None = None) -
 
 
 def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
-    """Return a turn for a page: its command, and its observation as a tree and as text.
+    """Return the data of a turn for a page.
 
-    ``begins`` is the position of the text's first character on the page.
+    It has the turn's command, and its observation as a tree and as text.
+
+    Args:
+        number: The number of the turn in the run's history.
+        begins: Position of the first character of the observation's text on the page.
     """
     command = found.command
     args = dict(command.args) if command is not None else {}
@@ -144,10 +158,13 @@ def turn_document(number: int, found: Turn, begins: int = 0) -> dict[str, Any]:
 
 
 def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> Entry | None:
-    """Return the event with the command of a step, or None.
+    """Return the timeline entry with a step's command.
 
-    A controller chose the command in the round before. A step of a workflow has its command in its
-    own event, ``committed``.
+    A step of a workflow has the command in its own entry, ``committed``. Otherwise it is the entry
+    of the step before, in which a controller chose the command.
+
+    Returns:
+        None if the step executed no command, or the entry is not among ``entries``.
     """
     if committed is not None and "did" in committed.event.data:
         return committed if committed.command else None
@@ -164,7 +181,7 @@ def _decision(entries: Sequence[Entry], committed: Entry | None, step: int) -> E
 
 
 def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
-    """Return a step's events by number of the attempt, in order."""
+    """Return a step's entries by attempt number, lowest first."""
     attempts: dict[int, list[Entry]] = {}
     for entry in here:
         attempts.setdefault(entry.event.attempt, []).append(entry)
@@ -172,7 +189,10 @@ def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
 
 
 def _digest_of(entries: Sequence[Entry], step: int) -> str:
-    """Return the digest of a step's observation, else of the next step's, else ''."""
+    """Return the digest of a step's observation.
+
+    Without it, return the digest of the next step's observation. '' if neither is known.
+    """
     digests = {
         entry.event.step: str(entry.event.data["digest"])
         for entry in entries
@@ -190,10 +210,13 @@ def _turn(runs: AuthorizedClient, run_id: str, digest: str, step: int | None) ->
 
 
 def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tuple[int, Turn] | None:
-    """Return the number of the turn whose observation has this digest, and the turn.
+    """Find the turn whose observation has this digest. Return its number and the turn.
 
-    Returns None if the turn is gone. The history is read in parts, beginning where the turn of
-    ``step`` is expected. If several turns of a part have the same observation, the newest is taken.
+    The history is read in parts, first the part in which the turn of ``step`` is expected. If
+    several turns of a part have the same observation, the newest is returned.
+
+    Returns:
+        None if ``digest`` is empty, or if the stored history has no such turn.
     """
     if not digest:
         return None
@@ -210,7 +233,15 @@ def _turn_near(runs: AuthorizedClient, run: Run, digest: str, step: int) -> tupl
 
 
 def _starts(stored: int, expected: int) -> list[int]:
-    """Return the starts of the parts of ``stored`` turns, the one nearest to ``expected`` first."""
+    """Return the positions at which to read the history.
+
+    At each position, a part of TURNS_PER_READ turns begins. The positions are in the order of
+    reading.
+
+    Args:
+        stored: The number of stored turns.
+        expected: The position of the turn that is searched. The part nearest to it comes first.
+    """
     middle = TURNS_PER_READ // 2
     starts = range(0, stored, TURNS_PER_READ)
     return sorted(starts, key=lambda start: abs(start + middle - expected))

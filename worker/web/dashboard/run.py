@@ -49,14 +49,17 @@ def one(
     rows: str = "",
     part: str = "",
 ) -> Response:
-    """Show the run with its question and its timeline.
+    """Show a run.
+
+    The page has the open question, the picture and the timeline of the run.
 
     Args:
-        before: Only events before this one are shown.
-        step: The newest step that is shown, instead of ``before``.
-        rows: ``dense`` or ``comfortable``. The browser remembers it.
-        part: ``rows`` for nothing but the rows, which a page loads as one scrolls; ``strip`` to
-            wait for the picture of a long run.
+        before: The id of an event. Only earlier events are shown. None: the newest events.
+        step: The newest step that is shown. It overrides ``before``.
+        rows: ``dense`` or ``comfortable``, which a cookie stores. Any other value is ignored.
+        part: ``rows`` returns only the rows of the timeline, which a page loads while the user
+            scrolls. ``strip`` waits for the picture even if the run is long. Otherwise the page of
+            a long run comes without the picture.
     """
     try:
         run = runs.get(run_id)
@@ -138,7 +141,11 @@ def _page(
 
 @router.get("/runs/{run_id}/artifacts/{name:path}")
 def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int = 0) -> Response:
-    """Show an artifact as a JSON tree or as text."""
+    """Show an artifact as a JSON tree if it is JSON, and as text.
+
+    Args:
+        begins: Position of the first character of the text on the page.
+    """
     text = runs.artifact(run_id, name)
     return page(
         request,
@@ -151,9 +158,10 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs, begins: int =
 
 
 def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
-    """Return a run's links to pages outside of Perdure, as pairs of text and address.
+    """Return a run's external links: pairs of text and URL.
 
-    An address that needs a trace is left out for a run without one.
+    They lead to the run's logs and its trace. A link is left out if its setting is empty, or if its
+    URL needs a trace id and the run has none.
     """
     values = {"run_id": run.id, "trace_id": str(run.details.get("trace_id") or "")}
     templates = (("Logs", settings.log_url), ("Open the trace", settings.trace_url))
@@ -167,7 +175,7 @@ def links_of(settings: Settings, run: Run) -> list[tuple[str, str]]:
 def nodes_of(runs: AuthorizedClient, run: Run) -> Mapping[str, str]:
     """Return the role of each node of a run's flow, by the node's name.
 
-    Empty if neither this process nor a live worker knows the flow.
+    The result is empty if neither this process nor a live worker knows the flow.
     """
     flow = runs.flows().get(run.flow)
     return flow["nodes"] if flow else {}

@@ -43,7 +43,14 @@ def table(
     children: QueryText = "",
     cursor: QueryText = "",
 ) -> Response:
-    """Show the runs that match the query line, newest first."""
+    """Show the runs that match the query line, newest first by default.
+
+    An invalid query line shows the page with the fault and status 422.
+
+    Args:
+        q: The query line. The parameters after it, except ``cursor``, are added to it as terms.
+        cursor: The cursor of the previous page.
+    """
     view = {"q": q, "status": status, "flow": flow, "label": label, "children": children}
     line, asked, fault, found = q.strip(), RunQuery(), "", None
     try:
@@ -89,7 +96,7 @@ def save(
     name: Annotated[str, Form()] = "",
     query: Annotated[str, Form()] = "",
 ) -> Response:
-    """Save the present query line under a name."""
+    """Save the filters of the table under a name."""
     runs.save_filter(name.strip(), query_of(dict(parse_qsl(query))))
     return _to(request, query, f"Filter {name.strip()} was saved.")
 
@@ -110,7 +117,7 @@ def line_of_view(view: Mapping[str, str]) -> str:
     """Return the query line for the table's URL parameters.
 
     Raises:
-        InvalidInput: The line, or a label, cannot be read.
+        InvalidInput: The query line or a label is not valid.
     """
     line = view.get("q", "").strip()
     named = [
@@ -124,20 +131,31 @@ def line_of_view(view: Mapping[str, str]) -> str:
 
 
 def is_of_statuses(line: str) -> bool:
-    """Return whether a query line selects by status alone, so that the counts apply."""
+    """Return whether a query line selects by status alone, if at all.
+
+    Then an index finds the runs, and the counts by status apply. The order does not matter.
+    """
     return all(term.key in ("status", "sort") for term in terms_of(line))
 
 
 def chosen(line: str, key: str) -> str:
-    """Return the text of the line's only term with this key. '' if there is none, or several."""
+    """Return the text of the only term with this key in a query line.
+
+    Returns:
+        '' if the line has no such term, several, or a negated one.
+    """
     texts = [str(term).partition(":")[2] for term in terms_of(line) if term.key == key]
     return texts[0] if len(texts) == 1 and f"-{key}:" not in line else ""
 
 
 def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | None:
-    """Return how far back in time the search of a page has looked.
+    """Return how far back in time the search for a page has examined runs.
 
-    Returns None if the page is full and not sorted after reading, or if no runs follow it.
+    ``cursor`` is ignored.
+
+    Returns:
+        None if there is no page or no next page, or if the page is full. A page that is sorted
+        after the search does not count as full.
     """
     if found is None or found.cursor is None:
         return None
@@ -148,16 +166,19 @@ def looked_back(found: Page | None, cursor: str, asked: RunQuery) -> datetime | 
 
 
 def columns_of(found: Page | None) -> set[str]:
-    """Return the names of the optional columns with content on this page."""
+    """Return the optional columns with content on this page.
+
+    Empty if there is no page (None).
+    """
     runs = found.runs if found is not None else []
     columns = {"error"} if any(run.error for run in runs) else set()
     return columns | ({"labels"} if any(run.labels for run in runs) else set())
 
 
 def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
-    """Return the values that the query line suggests, by key.
+    """Return suggestions for the query line, by key.
 
-    Labels and submitters come from the runs on the page, so no more runs are read for them.
+    Labels and submitters are those of the runs on the page. No further runs are read.
     """
     runs: list[Run] = found.runs if found is not None else []
     labels = {f"{name}={value}" for run in runs for name, value in run.labels.items()}
@@ -178,12 +199,16 @@ def completions_of(found: Page | None, flows: list[str]) -> dict[str, Any]:
 
 
 def query_of(view: Mapping[str, Any]) -> str:
-    """Return the URL query string for a table view."""
+    """Return the URL query string for the parameters of the table. Other parameters are dropped."""
     return urlencode({name: view[name] for name in VIEW if view.get(name)})
 
 
 def _labels_of(text: str) -> list[str]:
-    """Return the labels in a text like ``team=a, env=b``."""
+    """Return the labels in a text like ``team=a, env=b``.
+
+    Raises:
+        InvalidInput: A label has no ``=``.
+    """
     labels = [part.strip() for part in text.split(",") if part.strip()]
     for label in labels:
         if "=" not in label:

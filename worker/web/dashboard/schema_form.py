@@ -1,6 +1,6 @@
-"""Form fields for a flow's inputs, from its JSON schema.
+"""Form fields for a flow's inputs, from the flow's JSON schema.
 
-It also turns entered texts back into values. It has no side effects.
+The module also turns the entered texts into values. Its functions have no side effects.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class Field:
     """One field of the form.
 
     Attributes:
-        kind: ``lines`` is a list of texts, one per line. ``line_or_lines`` is that, or a text for a
-            single line. ``json`` is used if no other kind fits.
-        required: Whether an empty field is an error. Otherwise its input is left out, and the
-            flow's default applies.
+        kind: ``lines``: a list of texts, one per line. ``line_or_lines``: a text if there is one
+            line, else such a list. ``flag``: a boolean. ``json`` is used if no other kind fits.
+        required: Whether an empty field is an error. If not, an empty field leaves its input out,
+            and the flow's default applies.
         filled: The field's initial text.
-        choices: The possible values, as JSON text and label.
-        is_others: Whether the field has all inputs that the schema does not name.
+        choices: The possible values, as pairs of JSON text and label.
+        minimum, maximum: Limits of a number. None: no limit.
+        is_others: Whether the field takes all inputs that the schema does not name.
     """
 
     name: str
@@ -58,14 +59,14 @@ class Field:
 
 
 class MissingField(ValueError):
-    """Raised when a field's text is missing or invalid. The message names the expected value."""
+    """Raised when a field has no text or an invalid one. The error names the expected value."""
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
-    """Return the form fields for a flow's inputs, from the flow's JSON schema.
+    """Return the form fields for a flow's JSON schema.
 
-    A flow that accepts inputs of any name has a JSON field for them. A flow without a schema has
-    only this field.
+    For a flow that accepts inputs of any name, the last field takes these inputs as JSON. A flow
+    without a schema (None) has only that field.
     """
     schema = {"additionalProperties": True} if schema is None else schema
     required = set(schema.get("required", ()))
@@ -88,10 +89,12 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 def values_of(
     fields: Sequence[Field], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the entered inputs by name, and the fault of each invalid field.
+    """Return the entered inputs by name, and the faults by field.
+
+    An empty or invalid field has no input. But a flag that is not ticked is False.
 
     Args:
-        texts: The form's texts by field. Boxes that are not ticked are left out.
+        texts: The form's texts by the field's name. Boxes that are not ticked are missing.
     """
     values: dict[str, Any] = {}
     faults: dict[str, str] = {}
@@ -115,7 +118,10 @@ def values_of(
 
 
 def texts_of(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the form's texts for inputs, by field. ``values_of`` reads them back."""
+    """Return a form's texts for inputs, by field name.
+
+    ``values_of`` turns these texts into the same inputs. Inputs without a field are dropped.
+    """
     names = {field.name for field in fields if not field.is_others}
     others = {name: value for name, value in values.items() if name not in names}
     own = {name: value for name, value in values.items() if name in names}
@@ -124,10 +130,10 @@ def texts_of(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, st
 
 
 def read(field: Field, text: str) -> Any:
-    """Return the input value that a form field's text stands for.
+    """Return the input value for the text of a form field.
 
     Raises:
-        MissingField: The text is not a valid value.
+        MissingField: The text is not a valid value of this field.
     """
     match field.kind:
         case "text" | "choice":
@@ -148,9 +154,9 @@ def read(field: Field, text: str) -> Any:
 
 
 def write(field: Field, value: Any) -> str:
-    """Return a form field's text for an input value.
+    """Return the text of a form field for an input value. ``read`` is the reverse.
 
-    It is '' for None, and for a flag that is off.
+    The text is '' for None, and for a flag that is False.
     """
     if value is None or (value is False and field.kind == "flag"):
         return ""
@@ -175,14 +181,18 @@ def write(field: Field, value: Any) -> str:
 
 
 def is_line(text: str) -> bool:
-    """Return whether a text comes back unchanged if it is one line of a text area."""
+    """Return whether a text fits on one line unchanged.
+
+    It is then read back from a text area as it was written.
+    """
     return text.isprintable() and text == text.strip() != ""
 
 
 def _as_json_texts(text: str) -> str | list[str] | None:
     """Return the text or list of texts in JSON.
 
-    Returns None if ``text`` is not JSON, or has other values.
+    Returns:
+        None if ``text`` is not JSON, or is JSON of another type.
     """
     if text.lstrip()[:1] not in ("[", '"'):
         return None
@@ -216,10 +226,9 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
 
 
 def _title(name: str, schema: Mapping[str, Any]) -> str:
-    """Return the title of an input.
+    """Return the title of an input from its schema, or else the input's name.
 
-    Without a title from the flow, it is the name as in code and API. A title that pydantic has
-    derived from the name has less information than the name.
+    A title that pydantic derived from the name is not used: code and API use the name itself.
     """
     title = str(schema.get("title") or name)
     return name if title == name.replace("_", " ").title() else title
@@ -245,7 +254,10 @@ def _is_texts(schema: Mapping[str, Any]) -> bool:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values that a JSON schema lists, else an empty list."""
+    """Return the values that a JSON schema lists. Empty if the schema lists none.
+
+    A nullable boolean counts as a list of True and False.
+    """
     if "const" in schema:
         return [schema["const"]]
     if schema.get("type") == "boolean" and schema.get("nullable"):
@@ -254,9 +266,12 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an input's JSON schema with resolved references. ``whole`` has the definitions.
+    """Return an input's JSON schema with its references resolved.
 
-    "This or null" becomes ``nullable``. A more complicated schema becomes a JSON field.
+    ``anyOf`` of one schema and null becomes that schema with ``nullable: true``.
+
+    Args:
+        whole: The flow's schema, which has the definitions (``$defs``).
     """
     resolved = dict(schema)
     # References may be nested. The limit ends a reference to itself, which no input could match.
@@ -313,9 +328,15 @@ def _json(text: str) -> Any:
 
 
 def _bound(schema: Mapping[str, Any], *names: str) -> float | None:
-    """Return the minimum or maximum in a JSON schema, for the form field. None without a bound.
+    """Return the minimum or maximum of a field from its JSON schema.
 
-    The flow itself enforces whether the bound is inclusive or exclusive.
+    The form treats an exclusive bound as inclusive. The flow itself enforces it exactly.
+
+    Args:
+        names: The keys of the schema in which to look, the preferred one first.
+
+    Returns:
+        None if no key has a number.
     """
     bounds = [
         schema[name]

@@ -1,7 +1,4 @@
-"""The page that submits a run.
-
-Its form is made from the flow's schema.
-"""
+"""The page that submits a run. Its form is built from the flow's schema."""
 
 from __future__ import annotations
 
@@ -48,9 +45,12 @@ FILE = "file:"
 
 @dataclass
 class Started:
-    """A form for a new run, with entered texts and faults, both by field.
+    """The state of a form for a new run.
 
-    ``before`` is the run that is submitted again.
+    Attributes:
+        filled: The entered texts by field. Empty for a new form.
+        faults: The faults by field.
+        before: The run that the form submits again. None: the form is for a first submission.
     """
 
     filled: Mapping[str, str] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class Started:
     before: Run | None = None
 
     def text(self, name: str, at_first: str = "") -> str:
-        """Return the entered text of a form field, or ``at_first`` in a new form."""
+        """Return the entered text of a form field. In a new form, return ``at_first``."""
         return self.filled.get(name, "") if self.filled else at_first
 
     def fault(self, name: str) -> str:
-        """Return the fault of a form field, or ''."""
+        """Return the fault of a form field. '' if the field has no fault."""
         return self.faults.get(name, "")
 
 
@@ -70,8 +70,10 @@ class Started:
 def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Response:
     """Show the flows, and the form of the chosen flow.
 
-    With ``again``, the form is filled in from the submission of that run. Another flow may be
-    chosen for it, such as a version that is registered beside the first one.
+    Args:
+        flow: The name of the chosen flow. '': the flow of the run ``again``, or none yet.
+        again: The id of a run that is submitted again: its submission fills the form. ``flow`` may
+            be another flow than that run's, such as a newer version. '': the form is new.
     """
     if not again:
         return _page(request, runs, flow, Started())
@@ -88,9 +90,13 @@ def choose(request: Request, runs: Runs, flow: str = "", again: str = "") -> Res
 
 @router.post("/start")
 def start(request: Request, runs: Runs, filled: Filled) -> Response:
-    """Submit the run. A form that is sent twice creates one run.
+    """Submit a run from the form. A form that is sent twice creates one run.
 
-    If a field is invalid, show the form again with the fault at the field and all entered texts.
+    If a field or the submission is invalid, show the form again, with the faults and all entered
+    texts.
+
+    Raises:
+        UnknownFlow: No flow has the name in the form.
     """
     name = filled.get("flow", "")
     flow_info = runs.flows().get(name)
@@ -133,9 +139,10 @@ def start(request: Request, runs: Runs, filled: Filled) -> Response:
 
 
 def _find_before(runs: Runs, run_id: str, form: Started) -> None:
-    """Set the run that a form submits again. The form goes on without it if it is gone.
+    """Set ``form.before`` to the run that the form submits again.
 
-    The fault then names the files that are gone with it.
+    If that run does not exist any more, its id and its files are removed from the form. A fault
+    then names these files.
     """
     try:
         form.before = runs.get(run_id)
@@ -154,9 +161,13 @@ def _find_before(runs: Runs, run_id: str, form: Started) -> None:
 
 
 def _filled_again(run: Run, info: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of a form that submits a run again, with equal inputs and ``options``.
+    """Return the texts of a form that repeats a submission.
 
-    ``info`` is the flow of the new run.
+    The texts are by field. The new run has the same inputs as ``run``.
+
+    Args:
+        info: The description of the new run's flow.
+        options: The options of the new run, by name.
     """
     budgets = options.get("budgets", {})
     filled = {
@@ -177,9 +188,12 @@ def _filled_again(run: Run, info: Mapping[str, Any], options: Mapping[str, Any])
 
 
 def _changed_by_form(run: Run, info: Mapping[str, Any]) -> list[str]:
-    """Return the goal and inputs of a run that the form of a flow (``info``) would change.
+    """Return which parts of a run's submission the form would change: ``goal``, ``input NAME``.
 
-    An empty field is left out, so the flow's default applies.
+    The form cannot show every value exactly. For an empty field, the flow's default applies.
+
+    Args:
+        info: The description of the new run's flow.
     """
     fields = fields_of(info["inputs"])
     inputs, _ = values_of(fields, texts_of(fields, run.inputs))
@@ -223,9 +237,10 @@ def _inputs(filled: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
-    """Return a new run's options from a form.
+    """Return the options of a new run from a form.
 
-    Goal and inputs are not options. Faults are added to the form.
+    The goal, the inputs, the files and empty fields are left out. The fault of an invalid field is
+    added to ``form.faults``.
     """
     options: dict[str, Any] = {}
     for name, read in (
@@ -253,12 +268,12 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the names and texts in ``name=text`` lines.
+    """Return the texts by name in lines of the form ``name=text``. Empty lines are ignored.
 
-    A name or a text in the quotes of JSON is read as JSON, so it can have line breaks.
+    A name or text in double quotes is read as JSON, so it can contain line breaks.
 
     Raises:
-        MissingField: A line has another form.
+        MissingField: A line has another form, or has quotes but no valid JSON.
     """
     pairs = {}
     for line in text.split("\n"):
@@ -271,7 +286,10 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _line(name: str, text: str) -> str:
-    """Return a name and a text as a line for ``_pairs``, quoted where needed."""
+    """Return a name and a text as a line for ``_pairs``.
+
+    Each is quoted as JSON if ``_pairs`` would read it differently without quotes.
+    """
     return f"{_part(name) if '=' not in name else json.dumps(name)}={_part(text) if text else ''}"
 
 
@@ -292,7 +310,11 @@ def _read_part(text: str) -> str:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the names and numbers in ``name=number`` lines."""
+    """Return the numbers by name in lines of the form ``name=number``.
+
+    Raises:
+        MissingField: A line has another form.
+    """
     amounts: dict[str, float] = {}
     for name, amount in _pairs(text).items():
         try:
@@ -303,7 +325,11 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Return the JSON object in a text."""
+    """Return the JSON object in a text.
+
+    Raises:
+        MissingField: The text is not a JSON object.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:

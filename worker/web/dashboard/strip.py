@@ -1,7 +1,7 @@
 """The picture of a run on one time axis.
 
-The server draws it as SVG. Its size does not depend on the number of rounds: many rounds are added
-up in columns.
+The server draws the picture as SVG. The SVG's size does not depend on the number of rounds: for a
+long run, it shows the sum of the rounds in each column.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LEAST = 1.5
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the picture that links to its rounds.
+    """A part of the picture that links to the rows of its rounds.
 
     Attributes:
-        x, width: The part's position on the time axis.
+        x, width: Beginning and width of the part, in units of the time axis.
         before: The id of the first event after the part. None if no event follows.
-        title: Text about the part's rounds.
+        title: A text that names the steps and the failures in the part.
     """
 
     x: float
@@ -49,10 +49,11 @@ class Strip:
     """A run's outline on one time axis.
 
     Args:
-        first_shown, last_shown: Ids of the oldest and the newest event that the page has as rows.
+        first_shown, last_shown: Ids of the oldest and the newest event that the page shows as rows.
+            '': the page has no rows.
 
     Attributes:
-        roles: The roles that have rounds. Each has a separate track.
+        roles: The roles that have rounds. Each role has a track of its own.
     """
 
     def __init__(self, outline: Outline, first_shown: str = "", last_shown: str = "") -> None:
@@ -75,7 +76,10 @@ class Strip:
 
     @property
     def waits(self) -> bool:
-        """Whether the picture shows waits for people, signals or a time."""
+        """Whether the picture shows waits of the run.
+
+        A run waits for a person, a signal, a time, a budget or a provider.
+        """
         return any(point.kind == "wait" for point in self._points)
 
     @property
@@ -85,12 +89,12 @@ class Strip:
 
     @property
     def first(self) -> datetime:
-        """When a run's time axis begins."""
+        """The time at which the time axis begins."""
         return datetime.fromtimestamp(self._from / 1000, UTC)
 
     @property
     def last(self) -> datetime:
-        """When a run's time axis ends."""
+        """The time at which the time axis ends."""
         return datetime.fromtimestamp(self._to / 1000, UTC)
 
     @property
@@ -100,12 +104,15 @@ class Strip:
 
     @property
     def is_detailed(self) -> bool:
-        """Whether each round is drawn by itself."""
+        """Whether each round has a box of its own, because there are few rounds."""
         return len(self._rounds) <= FEW_ROUNDS
 
     @cached_property
     def paths(self) -> list[tuple[str, str]]:
-        """The shapes of the picture: pairs of a CSS class and the data of an SVG path."""
+        """The shapes of the picture, as SVG paths.
+
+        Each is a pair of a CSS class and the path's data.
+        """
         shapes = []
         for number, role in enumerate(self.roles):
             rounds = [point for point in self._rounds if point.kind == role]
@@ -122,7 +129,11 @@ class Strip:
 
     @cached_property
     def window(self) -> tuple[float, float] | None:
-        """Where the page's rows begin on the time axis, and their width. None without rows."""
+        """Beginning and width of the page's rows.
+
+        Both are in units of the time axis. None if the page has no rows, or if the outline lacks
+        their events.
+        """
         oldest, newest = self._shown
         at = {point.id: point for point in self._points if point.id in (oldest, newest)}
         if oldest not in at or newest not in at:
@@ -132,7 +143,7 @@ class Strip:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The links of the picture: equal parts of the time axis, oldest first."""
+        """The links of the picture: PARTS equal parts of the time axis, oldest first."""
         width = WIDTH / PARTS
         parts, position = [], 0
         for number in range(PARTS):
@@ -171,7 +182,10 @@ class Strip:
                 yield _box(waits, bottom - TRACK / 2 - 2, width, 4)
 
     def _columns(self, rounds: Sequence[Point], bottom: int) -> Iterator[str]:
-        """Yield a box for each column of a role's track, as high as the column's busy share."""
+        """Yield a box for each column with rounds.
+
+        The box's height shows the share of the column's time that rounds of a role took.
+        """
         span = (self._to - self._from) / COLUMNS or 1
         busy = [0.0] * COLUMNS
         for point in rounds:
@@ -190,9 +204,9 @@ class Strip:
                 yield _box(column * WIDTH / COLUMNS, bottom - high, WIDTH / COLUMNS, high)
 
     def _spans(self, top: int) -> Iterator[str]:
-        """Yield a box for each wait of the run.
+        """Yield a box for each wait of the run. Waits too close to be told apart share a box.
 
-        A wait lasts up to the next event of another kind.
+        A wait lasts until the next event that is neither a wait nor a stop request.
         """
         begun: int | None = None
         end = -1.0

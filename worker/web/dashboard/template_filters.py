@@ -1,4 +1,7 @@
-"""Filters and functions of the dashboard's templates. They also remove harmful characters."""
+"""Filters and functions of the dashboard's templates.
+
+``harmless`` replaces harmful characters in every value that a template shows.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,10 @@ HARMFUL = re.compile(
 
 
 def harmless(value: Any) -> Any:
-    """Return a template's value without harmful characters.
+    """Return a template's value with harmful characters replaced by U+FFFD.
 
-    They are replaced. None becomes ''. Every expression of a template goes through this function.
+    None becomes ''. A Markup, and a value that is no text, is returned unchanged. The value of
+    every expression in a template goes through this function.
     """
     if value is None:
         return ""
@@ -60,7 +64,7 @@ def harmless(value: Any) -> Any:
 def cut(text: str, limit: int = 100) -> str:
     """Return a text on one line, cut to ``limit`` characters.
 
-    A huge text is cut before it is processed.
+    Only the first ``4 * limit`` characters are processed, so a huge text is fast.
     """
     return plain(text[: limit * 4], limit)
 
@@ -71,7 +75,10 @@ def pretty(value: Any) -> str:
 
 
 def progress(reported: Any) -> str:
-    """Return a round's reported progress as text: ``3 of 5 · testing a commit``. '' without one."""
+    """Return a round's reported progress as text: ``3 of 5 · testing a commit``.
+
+    '' if ``reported`` is no dict: the round has reported nothing.
+    """
     if not isinstance(reported, dict):
         return ""
     text = reported.get("text")
@@ -81,12 +88,15 @@ def progress(reported: Any) -> str:
 
 
 def fine_duration(seconds: float) -> str:
-    """Return a duration as text. A round may take less than a millisecond: ``0.25 ms``."""
+    """Return a duration as text. Below 0.1 s, it is in milliseconds: ``0.25 ms``."""
     return duration(seconds) if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
 def took(run: Run) -> float:
-    """Return the seconds from a run's submission to its end, or to now."""
+    """Return a run's duration from its submission, in seconds.
+
+    For a run that has not ended, it is the time until now.
+    """
     details = run.details
     ended = details.get("ended_at") or details.get("stopped_at") if run.status.ended else None
     end = datetime.fromisoformat(ended) if ended else datetime.now(UTC)
@@ -103,9 +113,10 @@ def cost(run: Run) -> float:
 
 
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
-    """Return an HTML ``<time>`` element for a moment, with the full date as title. None: ''.
+    """Return an HTML ``<time>`` element. Its title is the full date.
 
     Args:
+        at: The time. A text is in ISO 8601. None: return ''.
         form: ``age``, ``clock`` (time of day) or ``moment`` (date and time).
     """
     if at is None:
@@ -123,10 +134,11 @@ def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
 
 @pass_context
 def at(context: Context, *parts: str, **query: str | int | None) -> str:
-    """Return the address of a dashboard page, from the segments of its path and its query.
+    """Return the URL of a dashboard page.
 
-    For example ``at("runs", run.id)`` or ``at("runs", status="errored")``. Query values that are
-    None or '' are left out.
+    ``parts`` are the segments of its path, and ``query`` are its query parameters. For example
+    ``at("runs", run.id)`` or ``at("runs", status="errored")``. Query values that are None or '' are
+    left out.
     """
     root = context["request"].scope.get("root_path", "").rstrip("/")
     query_string = urlencode(
@@ -139,7 +151,7 @@ def at(context: Context, *parts: str, **query: str | int | None) -> str:
 
 @pass_context
 def asset(context: Context, name: str) -> str:
-    """Return the address of a static file, which changes with the file's content."""
+    """Return the URL of a static file. The URL changes when the file's content changes."""
     root = context["request"].scope.get("root_path", "").rstrip("/")
     return f"{root}/static/{name}?v={ASSETS[name]}"
 

@@ -1,6 +1,6 @@
-"""The timeline of a run.
+"""The timeline of a run: one row for each event.
 
-Each round is a row with its time in the queue and its duration. Other events are rows between them.
+The row of a round also has the time for which the round waited for a worker, and its duration.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Entry:
     """One row of a run's timeline.
 
     Attributes:
-        role: ``controller`` or ``executor``, the role of the round's node.
-        wait: Seconds from when the round was ready until a worker claimed it. None if unknown.
+        role: The role of the event's node: ``controller`` or ``executor``.
+        wait: Seconds for which a ready round waited for a worker. None if unknown, or if the event
+            is no round.
     """
 
     event: Event
@@ -54,12 +55,12 @@ class Entry:
 
     @property
     def began(self) -> datetime:
-        """When the row's work began. For an event without a duration, when the event happened."""
+        """The time at which the round began. For other events, the time of the event."""
         return self.event.at - timedelta(seconds=self.row.took or 0.0)
 
     @property
     def command(self) -> str:
-        """The command of a round with its arguments, '' for other events."""
+        """The command of a round with its arguments, as text. '' for an event without a command."""
         return (
             command_text(self.event.data)
             if self.row.is_round and "command" in self.event.data
@@ -68,9 +69,10 @@ class Entry:
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
-        """The arguments of a round's command, as pairs of name and text.
+        """The arguments of a round's command.
 
-        Empty if the event has the arguments only in part.
+        They are pairs of name and text. The list is empty if the event has no arguments, or has
+        only the beginning of their text.
         """
         try:
             return fields_of_args(json.loads(str(self.event.data.get("args", ""))))
@@ -81,19 +83,23 @@ class Entry:
     def text(self) -> str:
         """The beginning of a round's observation, with its line breaks.
 
-        It is '' if the observation has only one line.
+        '' if the observation is no text, or has only one line.
         """
         observation = self.event.data.get("observation")
         return observation if isinstance(observation, str) and "\n" in observation else ""
 
     @property
     def frames(self) -> list[Frames]:
-        """The parts of a failure's traceback."""
+        """The parts of a failure's traceback. One empty part if the event has no traceback."""
         return frames_of(str(self.event.data.get("traceback") or ""))
 
     @property
     def result(self) -> str:
-        """The result of a round as text. It has the command too, unless ``command`` has it."""
+        """The result of a round as text, on one line.
+
+        For a step of a workflow, it is the observation without the command, which ``command`` has.
+        For any other event, it is the text of the row.
+        """
         data = self.event.data
         if not self.command or "did" not in data or "observation" not in data:
             return self.row.text
@@ -107,13 +113,19 @@ class Entry:
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
-        """What a controller said besides its command, as pairs of the kind and the text."""
+        """A controller's remarks beside its command.
+
+        They are pairs of kind and text.
+        """
         names = ("thought", "reasoning", "plan", "criticism", "speak")
         return [(name, str(self.event.data[name])) for name in names if self.event.data.get(name)]
 
     @property
     def turn_digest(self) -> str:
-        """The digest of a round's observation if the event has only its beginning, else ''."""
+        """The digest of a round's observation, to find the whole text.
+
+        '' if the event has the whole observation, or none.
+        """
         observation = self.event.data.get("observation")
         return (
             str(self.event.data.get("digest", ""))
@@ -124,11 +136,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows of a run, newest first.
+    """A part of a run's timeline.
 
     Attributes:
-        before: Id of the event before which older rows begin. None if there are no older rows.
-        in_flight: Facts about the round in flight. Empty if none is.
+        entries: The rows, newest first.
+        before: Id of the oldest event that is shown, from which older rows continue. None if there
+            are no older rows.
+        in_flight: Facts about the round in flight. Empty if no round is in flight.
     """
 
     entries: Sequence[Entry]
@@ -137,9 +151,9 @@ class Timeline:
 
     @cached_property
     def longest(self) -> float:
-        """The seconds of the longest round, including its wait in the queue.
+        """The duration of the longest round in seconds, including its wait for a worker.
 
-        The bars of the rows are relative to it. It is 1 if no round took time.
+        The bars of all rows are relative to this duration. 1 if no round took time.
         """
         return (
             max(
@@ -155,7 +169,7 @@ class Timeline:
 
     @property
     def roles(self) -> list[str]:
-        """The roles of the timeline's rounds. Each has a separate column."""
+        """The roles that have rounds in the timeline. Each role has a column of its own."""
         return sorted({each.role for each in self.entries if each.row.is_round})
 
     @property
@@ -164,20 +178,23 @@ class Timeline:
         return sum(each.row.is_round for each in self.entries)
 
     def bar(self, entry: Entry) -> tuple[float, float]:
-        """Return the widths of a row's wait and work bars, in percent."""
+        """Return the widths of a row's two bars, in percent.
+
+        The first bar is the wait for a worker, the second is the execution.
+        """
         return 100 * (entry.wait or 0.0) / self.longest, max(
             100 * (entry.row.took or 0.0) / self.longest, 0.75
         )
 
 
 def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit: int) -> Timeline:
-    """Return the timeline of a run from its events, which are ordered oldest first.
-
-    If there are more than ``limit`` events, the first is not shown. It only gives the time at which
-    the next round was ready.
+    """Return the timeline of a run from its events.
 
     Args:
-        roles: Role of each node by name. For a missing node, the name decides.
+        events: Events of the run, oldest first. Pass one more than ``limit``: the oldest is not
+            shown, but has the time at which the round after it was ready.
+        roles: Role of each node by name. For a missing node, ``role_of_node`` decides.
+        limit: Maximum number of rows. If older events were trimmed, one more row says so.
     """
     entries: list[Entry] = []
     ready: datetime | None = None
@@ -203,7 +220,7 @@ def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit:
 
 
 def _in_flight(run: Run) -> dict[str, Any]:
-    """Return facts about the run's round in flight, or {} if there is none."""
+    """Return facts about the run's round in flight. Empty if no round is in flight."""
     details = run.details
     if run.phase != "leased" or not details.get("owner"):
         return {}

@@ -1,7 +1,7 @@
-"""Sentences of the runtime for web pages, with buttons and pages instead of commands.
+"""Sentences of verdicts and errors, adapted for web pages.
 
-Verdicts and errors name commands of the command line. On a page there is a button beside them.
-Commands that start a worker or a server stay as they are.
+Verdicts and errors name commands of the command line. A page has buttons for these commands. But
+commands that start a worker or a server stay in the sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _WORDS)
 
 
 def web_words(sentence: str) -> str:
-    """Return a verdict's or error's sentence with buttons and pages instead of commands."""
+    """Return a verdict's or error's sentence for a page.
+
+    The returned sentence names buttons and pages instead of commands. If no command in the sentence
+    has a button, the sentence is unchanged.
+    """
     if "perdure " not in sentence:
         return sentence
     for pattern, words in _PATTERNS:

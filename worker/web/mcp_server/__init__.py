@@ -1,7 +1,7 @@
-"""The MCP server: flows that are exposed to it as tools, and their runs as tasks, under ``/mcp``.
+"""The MCP server under ``/mcp``. Flows that are exposed to it are tools, and their runs are tasks.
 
-It needs the extra ``mcp``, which is imported with the first request. Requests share nothing but
-the state server, so any server process can take the next one.
+It needs the extra ``mcp``, whose package is imported at the first request. Requests share only the
+state server, so any server process can serve the next request of a client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Forms that MCP clients show to a person (elicitation).
 
-The answers in these forms are read here too. A form of MCP has flat fields only. A question that
-needs other fields is answered with the tool ``answer``.
+The answers in these forms are read here too. A form of MCP has flat fields only. A person gives an
+answer that does not fit into them with the tool ``answer``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 class PersonsAnswer(NamedTuple):
-    """A person's answer to a run's question, or amounts to add to its budgets."""
+    """A person's answer to a run's question.
+
+    Attributes:
+        answer: The answer as JSON data. None if the question is about a budget, or is a pause.
+        add: Amounts to add to the run's budgets, by name. None if the question is about no budget.
+    """
 
     answer: Any = None
     add: dict[str, float] | None = None
@@ -50,11 +55,13 @@ def form_of(waiting: PendingInterrupt) -> ElicitRequest:
 
 
 def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer | None:
-    """Return a person's answer from a form that the MCP client showed.
+    """Return a person's answer from a filled form.
+
+    A person who declines the form of an approval refuses the command.
 
     Returns:
-        None if the person has not decided: the form was not accepted, or lacks a required field. A
-        person who declines an approval refuses the command.
+        None if the person has not decided: the form was declined or cancelled, lacks a required
+        field, or does not permit a paused run to go on.
 
     Raises:
         InvalidInput: The content does not fit the form.
@@ -86,10 +93,14 @@ def answer_of(waiting: PendingInterrupt, result: ElicitResult) -> PersonsAnswer 
 
 
 def may_be_answer(stored: Any, result: ElicitResult) -> bool:
-    """Return whether a form may have the answer that a run has stored.
+    """Return whether a filled form may mean a stored answer.
 
-    The form is that of a question that is no longer open, so the question's kind is not known. No
-    form has the answer null.
+    The question of the form is no longer open, so its kind is not known, and each meaning of the
+    form's fields is compared.
+
+    Args:
+        stored: The stored answer. For null (None), the result is False: no form has this answer.
+        result: The filled form.
     """
     filled = result.content or {}
     decision = "refuse" if result.action == "decline" else filled.get("decision")
@@ -100,7 +111,10 @@ def may_be_answer(stored: Any, result: ElicitResult) -> bool:
 def _check_fits(
     waiting: PendingInterrupt, schema: dict[str, Any], filled: Mapping[str, Any]
 ) -> None:
-    """Raise InvalidInput unless the values of a form fit its JSON schema."""
+    """Raise InvalidInput if a form's value is not valid.
+
+    A value is valid if it fits the form's JSON schema. Missing values are not checked.
+    """
     for name, field in schema["properties"].items():
         if name not in filled:
             continue

@@ -1,4 +1,7 @@
-"""Keys in a request's state, by which the MCP server passes facts to its route."""
+"""Keys in the state of an MCP request.
+
+With them, the MCP server passes facts to its HTTP route.
+"""
 
 #: Key in the ASGI scope's ``state`` of the HTTP status with which a request was refused.
 REFUSED_KEY = "perdure_refused"

@@ -1,4 +1,7 @@
-"""Results of tool calls: a run as text for a model, and as JSON for a program."""
+"""Results of MCP tool calls.
+
+A result shows a run as text for a model, and as JSON for a program.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,13 @@ from perdure.worker.web.question_facts import expected, question_facts
 
 
 def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> CallToolResult:
-    """Return a tool call's result with the state of a run.
+    """Return the result of a tool call that shows the state of a run.
+
+    The result is marked as an error if the run errored, was stopped, or used up its cycles.
 
     Args:
-        waiting: Open question of the run, or of a run below it.
-        note: A sentence before the text. If given, the result is an error.
+        waiting: Open question of the run or of a run below it. None: no question is open.
+        note: A sentence before the text. If it is not empty, the result is marked as an error too.
     """
     text = f"{note}\n\n{_text(run, waiting)}" if note else _text(run, waiting)
     failed = run.status in (RunStatus.ERRORED, RunStatus.STOPPED) or (
@@ -36,11 +41,11 @@ def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> Ca
 
 
 def run_facts(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return a run's facts for MCP clients, as JSON data.
+    """Return a run's state as JSON for MCP clients.
 
-    ``answer`` is always of the flow's answer type, because clients check it against the tool's
-    output schema. The answer of a run that used up its cycles may be of another type: it is
-    ``unfinished_answer``.
+    The field ``answer`` always has the flow's answer type, because clients validate it against the
+    tool's output schema. The answer of a run that used up its cycles may have another type, so its
+    field is ``unfinished_answer``.
     """
     facts: dict[str, Any] = {"run": run.id, "flow": run.flow, "status": run.status.value}
     if run.status is RunStatus.COMPLETED:
@@ -88,7 +93,10 @@ def _text(run: Run, waiting: PendingInterrupt | None) -> str:
 
 
 def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
-    """Return the result of a tool call that was refused with ``error``."""
+    """Return the result of a tool call that failed with ``error``.
+
+    ``caller`` decides how much of the error's text the result has (``shown_text``).
+    """
     text = shown_text(error, caller)
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
@@ -98,6 +106,9 @@ def refusal(error: PerdureError, caller: Caller) -> CallToolResult:
 
 
 def as_json(result: CallToolResult) -> dict[str, Any]:
-    """Return a tool call's result as JSON data, for the result of a task."""
+    """Return the result of a tool call as JSON data.
+
+    The data becomes the field ``result`` of a task.
+    """
     data: dict[str, Any] = json.loads(result.model_dump_json(by_alias=True, exclude_none=True))
     return data

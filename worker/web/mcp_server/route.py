@@ -1,4 +1,7 @@
-"""The HTTP route of the MCP server: it authenticates the caller, then calls the ``mcp`` package."""
+"""The HTTP route of the MCP server.
+
+It authenticates the caller, and then calls the ``mcp`` package.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ mcp_router = APIRouter(route_class=ProblemRoute, include_in_schema=False)
 
 @mcp_router.post("/mcp")
 def exchange_messages(runs: Runs, services: RouteServices) -> Response:
-    """Take a message of an MCP client and answer it."""
+    """Return the response to one message of an MCP client.
+
+    Raises:
+        HTTPException: 501 if the extra ``mcp`` is not installed.
+    """
     try:
         return McpExchange(_server(), services.most_bytes)
     except ModuleNotFoundError as error:
@@ -33,24 +40,27 @@ def exchange_messages(runs: Runs, services: RouteServices) -> Response:
 
 @cache
 def _server() -> Server[Any]:
-    """Return this process's MCP server, made with the first request."""
+    """Return the MCP server of this process. The first request creates it."""
     from perdure.worker.web.mcp_server.server import make_server
 
     return make_server()
 
 
 class McpExchange(Response):
-    """The response to one message of an MCP client. The ``mcp`` package writes it."""
+    """The response to one message of an MCP client, which the ``mcp`` package writes.
+
+    Args:
+        most: Maximum size of the request's body in bytes.
+    """
 
     def __init__(self, server: Server[Any], most: int) -> None:
         super().__init__()
         self._server, self._most = server, most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the ``mcp`` package on a request.
+        """Let the ``mcp`` package read the request and send the response.
 
-        The package reads the request and responds. If the caller lacks a scope, the status is 403,
-        as MCP asks for.
+        But if the caller lacks a scope, the status is changed to 403, as MCP requires.
         """
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 

@@ -1,4 +1,4 @@
-"""The MCP server's methods: list the tools, call one, and follow a run as a task."""
+"""The MCP server and its methods: list the tools, call a tool, and those of tasks."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ INSTRUCTIONS = (
 
 
 def make_server() -> Server[Any]:
-    """Return the MCP server.
+    """Return a new MCP server.
 
-    For each request, it uses the client of the caller, who was authenticated before.
+    For each request, it uses a client with the rights of the caller. The HTTP route has
+    authenticated the caller before.
     """
 
     async def list_tools(
@@ -85,7 +86,7 @@ def make_server() -> Server[Any]:
 
 
 def runs_of(context: Context) -> AuthorizedClient:
-    """Return the client limited to an MCP request's caller."""
+    """Return the client with the rights of an MCP request's caller."""
     assert context.request is not None
     runs = context.request.state.authorized_client
     assert isinstance(runs, AuthorizedClient)
@@ -102,7 +103,10 @@ def _with_runs(
 
 
 def _guarded(handle: Callable[[Context, P], Awaitable[Any]]) -> Callable[[Context, P], Any]:
-    """Return an MCP handler that raises all errors as errors of the protocol."""
+    """Wrap an MCP handler so that each of its errors becomes an MCPError.
+
+    An error that is not Perdure's is logged, and the MCPError does not contain its text.
+    """
 
     async def handle_or_fail(context: Context, params: P) -> Any:
         try:

@@ -1,9 +1,9 @@
-"""MCP's extension for tasks (SEP-2663): a run is a task, and the task's id is the run's.
+"""MCP's extension for tasks (SEP-2663), with runs as tasks.
 
-A client that declares the extension gets a task for each call that starts a run. It polls
-``tasks/get``, answers the task's questions with ``tasks/update``, and stops it with
-``tasks/cancel``. The ``mcp`` package has no classes for the extension, so its messages are
-described here.
+The id of a run is the id of its task. A client that declares the extension gets a task for each
+call that starts a run. The client polls ``tasks/get``, answers the task's questions with
+``tasks/update``, and stops the task with ``tasks/cancel``. The ``mcp`` package has no classes for
+the extension's messages, so this module defines them.
 """
 
 from __future__ import annotations
@@ -45,19 +45,25 @@ Context = ServerRequestContext[Any, Any]
 
 
 class TaskParams(RequestParams):
-    """Parameters of a call that names a task."""
+    """Parameters of a task method: the task's id."""
 
     task_id: str = Field(alias="taskId")
 
 
 class TaskUpdateParams(TaskParams):
-    """Parameters of ``tasks/update``: a person's answers, by the ids of the questions."""
+    """Parameters of ``tasks/update``: a person's answers, by the key of the question.
+
+    The keys are those of ``question_key``.
+    """
 
     input_responses: dict[str, Any] = Field(alias="inputResponses")
 
 
 def is_offered(context: Context) -> bool:
-    """Return whether an MCP client can follow a task. Each of its requests declares that."""
+    """Return whether an MCP client can follow a task.
+
+    The request must use a modern protocol version and declare the tasks extension.
+    """
     capabilities = context.session.client_capabilities
     return (
         context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -67,12 +73,16 @@ def is_offered(context: Context) -> bool:
 
 
 def created(run: Run) -> dict[str, Any]:
-    """Return the result of a tool call that started ``run`` as a task."""
+    """Return the result of a tool call that has started ``run``: the new task."""
     return {"resultType": "task", **_frame(run, pending(run))}
 
 
 async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams) -> dict[str, Any]:
-    """Return the state of a task, with its result, error or question."""
+    """Return the state of a task (``tasks/get``).
+
+    A completed task has its result, a failed one its error, and one that waits for a person the
+    form of the open question.
+    """
     run = await _task_run(context, runs, params)
     waiting = await run_in_threadpool(open_question, runs, run)
     task: dict[str, Any] = {"resultType": "complete", **_frame(run, waiting)}
@@ -91,9 +101,17 @@ async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams)
 async def update_task(
     context: Context, runs: AuthorizedClient, params: TaskUpdateParams
 ) -> dict[str, Any]:
-    """Give a person's answers to the runs that asked.
+    """Answer the open question of a task (``tasks/update``).
 
-    Answers to questions that are no longer open change nothing.
+    Nothing changes if the request has no answer to the open question, if the person has not
+    decided, or if the question was answered in the meantime.
+
+    Returns:
+        Always an empty result.
+
+    Raises:
+        Forbidden: The caller lacks the scope ``answer``.
+        InvalidInput: The answer is no valid form, or does not fit the question.
     """
     runs.caller.require(Scope.ANSWER)
     run = await _task_run(context, runs, params)
@@ -121,7 +139,11 @@ async def update_task(
 async def cancel_task(
     context: Context, runs: AuthorizedClient, params: TaskParams
 ) -> dict[str, Any]:
-    """Stop the run of a task. Its round in flight may finish."""
+    """Stop the run of a task (``tasks/cancel``). The run's round in flight may finish.
+
+    Raises:
+        Forbidden: The caller lacks the scope ``stop``.
+    """
     runs.caller.require(Scope.STOP)
     await _task_run(context, runs, params)
     await run_in_threadpool(runs.request_stop, params.task_id, "graceful")
@@ -136,7 +158,12 @@ METHODS = (
 
 
 async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams) -> Run:
-    """Return a task's run, if the request is valid for the tasks extension."""
+    """Return the run of a task.
+
+    Raises:
+        MCPError: The protocol version has no tasks, the client does not declare the extension, the
+            header names another task, or no exposed run has this id.
+    """
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(METHOD_NOT_FOUND, f"no {context.method} in {context.protocol_version}")
     if not is_offered(context):
@@ -155,7 +182,10 @@ async def _task_run(context: Context, runs: AuthorizedClient, params: TaskParams
 
 
 def _frame(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return the fields that every message about a task has."""
+    """Return the fields that every message about a task has.
+
+    ``waiting`` is the open question of the run or of a run below it, or None.
+    """
     return {
         "taskId": run.id,
         "status": _status(run, waiting),

@@ -1,6 +1,7 @@
-"""Calls of the MCP server's tools: start a run and wait for it, tell its status, answer, cancel.
+"""Calls of the MCP server's tools.
 
-A call that waits may be cut off at any time. The run goes on, and ``status`` finds it again.
+A call starts a run and waits for it, returns a run's status, answers a question, or cancels a run.
+If a call that waits is interrupted, the run goes on. The tool ``status`` finds the run again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ A = TypeVar("A", bound=BaseModel)
 
 
 class ToolCalls:
-    """Executes MCP tool calls for authenticated callers."""
+    """The executor of MCP tool calls for authenticated callers."""
 
     def __init__(self, hub: EventHub) -> None:
         self._hub = hub
@@ -59,12 +60,22 @@ class ToolCalls:
     async def call(
         self, context: Context, runs: AuthorizedClient, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
-        """Call a tool of the MCP server and return its result.
+        """Execute the call of a tool, and return its result.
+
+        Args:
+            context: The MCP request.
+            runs: The client with the rights of the request's caller.
+            params: The name and the arguments of the tool.
+
+        Returns:
+            A CallToolResult with the state of the run. For a client that follows tasks, a call that
+            starts a run returns the task as a dict. An InputRequiredResult asks the client to show
+            an open question to its user, and to repeat the call with the answer.
 
         Raises:
             Forbidden: The caller lacks a scope.
-            UnknownFlow: There is no such tool.
-            PerdureError: The call was refused for another reason.
+            UnknownFlow: No tool has this name.
+            PerdureError: The call failed for another reason.
         """
         match params.name:
             case "status":
@@ -93,14 +104,18 @@ class ToolCalls:
     async def _go_on(
         self, runs: AuthorizedClient, params: CallToolRequestParams
     ) -> Run | CallToolResult:
-        """Continue a run with the person's answer in a repeated call.
+        """Answer a run's question from a repeated call.
 
-        The MCP client repeats its call with the answer and the request state, which is the run's
-        id. The state needs no signature, because it gives the caller no further rights.
+        The MCP client repeats its call with the answer and the request state. The request state is
+        the run's id. It needs no signature, because it gives the caller no further rights.
 
         Returns:
-            The run, or the result of the call if the person has not decided or the answer was
-            refused.
+            The run, for which the call then waits. The result of the call if the person has not
+            decided, or if the answer is not valid, not permitted or too late.
+
+        Raises:
+            InvalidInput: The run is not of the tool's flow.
+            RunNotFound: No exposed run has the id in the request state.
         """
         run = await run_in_threadpool(exposed_run, runs, "mcp", str(params.request_state))
         if run.flow != await run_in_threadpool(_flow_of, runs, params.name):
@@ -177,12 +192,16 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
 
 
 def _other_answer(runs: AuthorizedClient, run_id: str, results: Mapping[str, ElicitResult]) -> str:
-    """Return a sentence about an answer that does not count. Empty if there is no such answer.
+    """Return a sentence about an answer that came too late.
 
-    Its question is no longer open, and has another answer.
+    The sentence is about the first answer in ``results`` that differs from the stored answer.
 
     Args:
-        results: Answers by the names of their questions, none of which is open.
+        results: Filled forms by the keys of their questions (``question_key``). None of these
+            questions is open any more.
+
+    Returns:
+        '' if no form has such an answer, or if the stored answers are not known.
     """
     for key, result in results.items():
         child, _, question = key.rpartition("/")
@@ -209,10 +228,12 @@ def _submit(runs: AuthorizedClient, tool: str, arguments: StartArguments) -> Run
 
 
 def _flow_of(runs: AuthorizedClient, tool: str) -> str:
-    """Return the name of the exposed flow whose runs a tool starts.
+    """Return the flow whose runs a tool starts.
+
+    The flow must be exposed to MCP clients.
 
     Raises:
-        UnknownFlow: There is no such tool.
+        UnknownFlow: No tool that starts runs has this name.
     """
     flow = tool_names(exposed_flows(runs, "mcp")).get(tool)
     if flow is None:
@@ -221,7 +242,11 @@ def _flow_of(runs: AuthorizedClient, tool: str) -> str:
 
 
 def _can_ask(context: Context, runs: AuthorizedClient) -> bool:
-    """Return whether the MCP client can show its user a form, and the token permits answers."""
+    """Return whether the MCP client can show a form.
+
+    The client must support forms and a modern protocol version, and the caller must have the scope
+    ``answer``.
+    """
     capabilities = context.session.client_capabilities
     forms = capabilities.elicitation if capabilities is not None else None
     return (
@@ -233,10 +258,10 @@ def _can_ask(context: Context, runs: AuthorizedClient) -> bool:
 
 
 def _read(kind: type[A], params: CallToolRequestParams) -> A:
-    """Return a tool call's arguments as an object.
+    """Return the arguments of a tool call as an instance of the model ``kind``.
 
     Raises:
-        InvalidInput: The arguments do not fit ``kind``. The message names each fault.
+        InvalidInput: The arguments do not fit the model. The error's text names each fault.
     """
     try:
         return kind.model_validate(params.arguments or {})

@@ -1,4 +1,7 @@
-"""The tools as MCP clients see them: one for each exposed flow, and three for runs."""
+"""The tools as MCP clients see them.
+
+There is one tool for each exposed flow, and three tools act on runs.
+"""
 
 from __future__ import annotations
 
@@ -115,10 +118,10 @@ STARTS = "start_"
 
 
 def tool_names(flows: Collection[str]) -> dict[str, str]:
-    """Return the names of exposed flows, by the names of the tools that start their runs.
+    """Return the names of exposed flows by tool name.
 
-    A tool has the name of its flow. Only if another tool has that name, the name is longer: a flow
-    ``status`` is started by ``start_status``.
+    Each of these tools starts runs of its flow and has the flow's name. But if another tool has
+    that name, the tool's name gets a prefix: the tool of a flow ``status`` is ``start_status``.
     """
     by_tool: dict[str, str] = {}
     for flow in flows:
@@ -130,7 +133,11 @@ def tool_names(flows: Collection[str]) -> dict[str, str]:
 
 
 def flow_tool(name: str, flow: FlowInfo) -> Tool:
-    """Return the MCP tool that starts a flow's runs."""
+    """Return the MCP tool that starts a flow's runs.
+
+    Args:
+        name: The name of the tool (``tool_names``).
+    """
     schema = _plain(StartArguments.model_json_schema())
     inputs = flow["inputs"]
     if inputs is not None:
@@ -150,11 +157,16 @@ def flow_tool(name: str, flow: FlowInfo) -> Tool:
 
 
 def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the JSON schema of a tool's structured result, or None.
+    """Return the JSON schema of a tool's structured result.
 
-    It is None if the flow's answers have no schema. A run that asks a person, or goes on, has no
-    answer yet. The result of a refused call has no run but an error's code. Clients check it
-    against this schema as well.
+    The schema also fits a run without an answer yet, and the result of a call that failed, which
+    has an error's code and no run. Clients validate these results too.
+
+    Args:
+        answer: The JSON schema of the flow's answers.
+
+    Returns:
+        None if the flow's answers have no schema.
     """
     if answer is None:
         return None

@@ -1,7 +1,8 @@
-"""OpenAI's API for flows that are exposed to it: responses, chat completions and models.
+"""OpenAI's API under ``/v1``, for flows that are exposed to it.
 
-A flow is a model, and a response's id is the run's. The API is under ``/v1``. Its state is in the
-runs, so any server process can take the next request.
+It has responses, chat completions and models. A flow is a model. A run is a response, and the run's
+id is the response's id. All state is in the runs, so any server process can serve the next request
+of a client.
 """
 
 from __future__ import annotations

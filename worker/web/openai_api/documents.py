@@ -1,4 +1,4 @@
-"""Runs as OpenAI's API writes them: as responses, and as chat completions."""
+"""Runs in the JSON forms of OpenAI's API: as responses, and as chat completions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ INPUT_REQUIRED = "input_required"
 def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
     """Return a run as a response of OpenAI's API.
 
-    The response's output is the run's answer, or the question that waits for a person.
+    The output of the response is the run's answer, or the open question. A run with an open
+    question is an incomplete response.
 
     Args:
-        waiting: Open question of the run, or of a run below it.
+        waiting: Open question of the run or of a run below it. None: no question is open.
     """
     status = STATUSES[run.status]
     incomplete = error = None
@@ -69,14 +70,18 @@ def response_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, A
 
 
 def output_items(run: Run, waiting: PendingInterrupt | None) -> list[dict[str, Any]]:
-    """Return a run's output: its answer as a message, or its question as a function call."""
+    """Return the output of a response.
+
+    The output is the run's answer as a message, or the open question (``waiting``) as a function
+    call. Without an answer or question, the list is empty.
+    """
     if run.status is RunStatus.COMPLETED:
         return [message_item(f"msg_{run.id}", answer_text(run), "completed")]
     return [call] if (call := question_call(run, waiting)) is not None else []
 
 
 def message_item(item_id: str, text: str, status: str) -> dict[str, Any]:
-    """Return a message with ``text`` as an item of a response's output."""
+    """Return an assistant's message as an item of the output."""
     return {
         "id": item_id,
         "type": "message",
@@ -92,9 +97,13 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return a run's open question as a function call, or None if there is none.
+    """Return the open question of a run as a function call.
 
-    The function's name is the kind of the question. The call's output will be the answer.
+    The function's name is the kind of the question. The client sends the person's answer as the
+    call's output.
+
+    Returns:
+        None if no question is open (``waiting`` is None).
     """
     if waiting is None:
         return None
@@ -110,7 +119,11 @@ def question_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] 
 
 
 def chat_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
-    """Return a completed or interrupted run as a chat completion."""
+    """Return a run as a chat completion.
+
+    The run has completed, or has an open question (``waiting``). The message has the run's answer
+    as its content, or the question as a tool call.
+    """
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     if run.status is RunStatus.COMPLETED:
         message["content"] = answer_text(run)
@@ -133,14 +146,18 @@ def chat_document(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
 
 
 def finish_reason(run: Run, waiting: PendingInterrupt | None) -> str:
-    """Return why a chat completion ends, in OpenAI's words."""
+    """Return the ``finish_reason`` of a chat completion.
+
+    It is ``tool_calls`` for an open question, ``stop`` for a finished run, and ``length`` for a run
+    that used up its cycles.
+    """
     if waiting is not None:
         return "tool_calls"
     return "stop" if run.finished else "length"
 
 
 def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | None:
-    """Return a run's open question as a chat's tool call, or None if there is none."""
+    """Return the open question of a run as a tool call of a chat. None if no question is open."""
     call = question_call(run, waiting)
     return call and {
         "id": call["call_id"],
@@ -150,10 +167,12 @@ def tool_call(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any] | No
 
 
 def _tokens(run: Run) -> tuple[int, int, int] | None:
-    """Return the tokens that a run and the runs below it used: read, written and in total.
+    """Return the input, output and total tokens of a run.
+
+    The runs below it count too.
 
     Returns:
-        None if they have used no tokens.
+        None if these runs have used no tokens.
     """
     spent, below = (run.details.get(name) or {} for name in ("spent", "spent_below"))
     read, wrote, total = (
@@ -164,7 +183,13 @@ def _tokens(run: Run) -> tuple[int, int, int] | None:
 
 
 def response_usage(run: Run) -> dict[str, Any] | None:
-    """Return the tokens that a run used, as a response has them. None if it used none."""
+    """Return the field ``usage`` of a response.
+
+    It counts the tokens of the run and of the runs below it.
+
+    Returns:
+        None if these runs have used no tokens.
+    """
     tokens = _tokens(run)
     return tokens and {
         "input_tokens": tokens[0],
@@ -176,7 +201,13 @@ def response_usage(run: Run) -> dict[str, Any] | None:
 
 
 def chat_usage(run: Run) -> dict[str, Any] | None:
-    """Return the tokens that a run used, as a chat completion has them. None if it used none."""
+    """Return the field ``usage`` of a chat completion.
+
+    It counts the tokens of the run and of the runs below it.
+
+    Returns:
+        None if these runs have used no tokens.
+    """
     tokens = _tokens(run)
     return tokens and {
         "prompt_tokens": tokens[0],

@@ -27,7 +27,12 @@ KEY_HEADER = "idempotency-key"
 
 
 def error_document(status: int, code: str, message: str, param: str | None = None) -> Any:
-    """Return an error as OpenAI's API writes it. ``param`` is the field of the body at fault."""
+    """Return an error in the JSON form of OpenAI's API.
+
+    Args:
+        code: The error's code, for programs.
+        param: The invalid field of the request's body. None: the fault is not in one field.
+    """
     kind = "server_error" if status >= 500 else TYPES.get(status, "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
@@ -35,9 +40,10 @@ def error_document(status: int, code: str, message: str, param: str | None = Non
 def error_response(
     status: int, code: str, message: str, param: str | None = None, **headers: str
 ) -> Response:
-    """Return the response for an error after which clients must not retry by themselves.
+    """Return an error response that forbids OpenAI's clients to retry the request by themselves.
 
-    A client that sent its request again could start a second run.
+    A retried request could start a second run. ``code`` and ``param`` are as in
+    ``error_document``.
     """
     return Json(
         error_document(status, code, message, param),
@@ -47,10 +53,14 @@ def error_response(
 
 
 def refused_retry(request: Request) -> Response | None:
-    """Return the response that refuses an automatic retry, or None if there is nothing to refuse.
+    """Return a 409 response to an unsafe automatic retry.
 
-    The client has sent the request again by itself, and the first request may have started a run.
-    With an idempotency key, the second request finds that run and is not refused.
+    Such a request is a retry without an idempotency key. The client has sent the request again by
+    itself, and the first request may have started a run. With an idempotency key, the second
+    request would find that run.
+
+    Returns:
+        None if the request is no automatic retry, or has an idempotency key.
     """
     if request.headers.get(RETRY_COUNT, "0") == "0" or KEY_HEADER in request.headers:
         return None
@@ -64,13 +74,16 @@ def refused_retry(request: Request) -> Response | None:
 
 
 class OpenAIRoute(ProblemRoute):
-    """A route of OpenAI's API, with errors in OpenAI's form.
+    """A route of OpenAI's API.
 
-    Otherwise it is like the routes of the HTTP API.
+    It is like the routes of the HTTP API, but its errors have OpenAI's form.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the route's handler, with problem details as OpenAI's errors."""
+        """Return the route's handler, which converts problem details into OpenAI's errors.
+
+        Clients may retry after an error only if the request is a GET or has an idempotency key.
+        """
         handle = super().get_route_handler()
 
         async def respond(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Pictures and files in OpenAI messages, as run files."""
+"""Pictures and files in the messages of OpenAI's API, as files of a run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ FILE_PARTS = frozenset({"image_url", "input_image", "file", "input_file"})
 
 
 def files_in(items: str | Sequence[Mapping[str, Any]]) -> list[File]:
-    """Return the files in users' messages, in order.
+    """Return the files in a conversation's user messages.
+
+    They are in order, and have unique names.
+
+    Args:
+        items: The items of the conversation. A text has no files.
 
     Raises:
-        UnsupportedPart: A file is an address or an id of OpenAI's files.
-        InvalidInput: A file is not valid.
+        UnsupportedPart: A part has a URL or the id of a file at OpenAI, and not the file's bytes.
+        InvalidInput: The name, size or media type of a file is not allowed.
     """
     if isinstance(items, str):
         return []

@@ -1,7 +1,8 @@
 """Request bodies of OpenAI's API, and their meaning for runs.
 
-A flow decides by itself how it asks its models. Sampling fields are accepted, because many clients
-always send them, but they have no effect. Fields that Perdure cannot fulfil are refused.
+A flow itself decides how it asks its models. Sampling fields (such as ``temperature``) are accepted
+but have no effect, because many clients always send them. A field that demands something Perdure
+cannot do is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +39,13 @@ CONVERSATION = re.compile(rf"(?s){TURN}.*\n\n{TURN}")
 
 
 class PersonsOutput(NamedTuple):
-    """A person's answer, as the output of the function call by which a run asked."""
+    """A person's answer, sent as a function call's output.
+
+    Attributes:
+        run_id: The run that asked.
+        question: The id of the question.
+        text: The answer, as the text of the output.
+    """
 
     run_id: str
     question: str
@@ -46,14 +53,14 @@ class PersonsOutput(NamedTuple):
 
 
 class OpenAIRequest(Asked):
-    """Fields that both kinds of request have."""
+    """Fields that requests for responses and for chat completions have in common."""
 
     model: str
-    """The flow."""
+    """The name of the flow."""
     inputs: dict[str, Any] | None = None
     """The flow's inputs, which OpenAI's API does not have."""
     metadata: dict[str, str] | None = None
-    """They become the run's labels."""
+    """The labels of the run."""
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     store: bool | None = None
@@ -129,7 +136,7 @@ class CreateChatCompletion(OpenAIRequest):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether the stream ends with the run's used tokens."""
+        """Whether the client asks for the used tokens at the end of the stream."""
         return (self.stream_options or {}).get("include_usage") is True
 
 
@@ -140,21 +147,23 @@ def _check_format(wanted: Any, name: str) -> None:
 
 
 def call_id(run_id: str, question: str) -> str:
-    """Return the id of the function call by which a run asks a question."""
+    """Return a function call's id for a question: ``RUN/QUESTION``."""
     return f"{run_id}{CALL_SEPARATOR}{question}"
 
 
 def outputs_of(items: str | Sequence[Mapping[str, Any]]) -> tuple[list[PersonsOutput], bool]:
-    """Return the answers to runs' questions among the new items of a request.
+    """Return the answers to questions of runs among the new items of a request.
 
-    New are the items after the last one of the assistant.
+    The new items are those after the last item of the assistant. Outputs of function calls that no
+    run made are ignored.
 
     Returns:
-        The answers, and whether a new message comes after them. Without such a message, there is at
-        most one answer.
+        The answers, and whether the last item is something else than an output. If the last item is
+        an output, there is exactly one answer.
 
     Raises:
-        InvalidInput: The request ends with an output, and is not the answer to one question.
+        InvalidInput: The last item is an output, but the new items are not the answer to exactly
+            one question.
     """
     new = [] if isinstance(items, str) else _new_items(items)
     called = [call for item in new if (call := _output_of(item)) is not None]
@@ -185,7 +194,10 @@ def outputs_of(items: str | Sequence[Mapping[str, Any]]) -> tuple[list[PersonsOu
 
 
 def message_beside(output: PersonsOutput) -> InvalidInput:
-    """Return the error for an answer beside a new message."""
+    """Return the error for an answer beside a message.
+
+    A request must not both answer a question and bring a new message.
+    """
     return InvalidInput(
         f"the request answers question {output.question} of run {output.run_id}, and has a message "
         "beside the answer, which the run would not get. Send the answer alone, and the message "
@@ -194,11 +206,11 @@ def message_beside(output: PersonsOutput) -> InvalidInput:
 
 
 def _output_of(item: Mapping[str, Any]) -> tuple[str, str, str, Any] | None:
-    """Return the output of a function call: the parts of the call's id, and the output.
+    """Return a function call's id and output from an item.
 
     Returns:
-        None if the item is no output. The parts are the run's id, the separator and the question's
-        id. The first two are empty if no run has made the call.
+        The run's id, the separator, the question's id, and the output. Run and separator are '' if
+        no run made the call. None if the item is not the output of a call.
     """
     if item.get("role") == "tool":
         called, output = item.get("tool_call_id"), item.get("content")
@@ -210,7 +222,10 @@ def _output_of(item: Mapping[str, Any]) -> tuple[str, str, str, Any] | None:
 
 
 def read_output(text: str) -> Any:
-    """Return the JSON value of an answer, or the text itself if it is no strict JSON."""
+    """Return the JSON value of an answer. If the text is not strict JSON, return the text itself.
+
+    The text is also returned if a run cannot store its JSON value.
+    """
     try:
         return storable(read(text.encode()), "the answer")
     except (HTTPException, UnstorableValue):
@@ -218,13 +233,16 @@ def read_output(text: str) -> Any:
 
 
 def _new_items(items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the items of a request after the last item of the assistant."""
+    """Return the items after the assistant's last item."""
     last = max((number for number, item in enumerate(items, 1) if _is_assistants(item)), default=0)
     return items[last:]
 
 
 def _is_assistants(item: Mapping[str, Any]) -> bool:
-    """Return whether the assistant has made an item of a conversation."""
+    """Return whether an item comes from the assistant.
+
+    Such an item is a message, reasoning, a call, or a reference to one of these.
+    """
     kind = str(item.get("type"))
     return item.get("role") == "assistant" or kind in ASSISTANT_ITEMS or kind.endswith("_call")
 
@@ -236,15 +254,18 @@ def goal_of(
 ) -> str:
     """Return the goal of a run from a conversation.
 
-    A single message of a user is the goal. Otherwise, the goal is the conversation with its roles.
+    If the conversation is a single message of a user, the goal is this message. Otherwise the goal
+    is the text of all items, each with its role before it.
 
     Args:
-        earlier: Goal and answer of the run that the conversation goes on from. If the goal is a
-            conversation already, its roles stay as they are.
+        items: The new items of the conversation, or the text of a user.
+        instructions: A system message, which comes first. None or '': none.
+        earlier: Goal and answer of the run from which the conversation continues. They come before
+            ``items``. A goal that is a conversation keeps its roles. None: the conversation is new.
 
     Raises:
-        InvalidInput: There is no message of a user, or a message has parts that are neither text
-            nor a user's files.
+        InvalidInput: A new conversation has no message of a user, or an item has an unknown type.
+        UnsupportedPart: A message has a part that is neither a text nor a user's file.
     """
     said: list[tuple[str, str]] = [("system", instructions)] if instructions else []
     if isinstance(items, str):
@@ -267,7 +288,15 @@ def goal_of(
 
 
 def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the role and text of a conversation's item, or None if it has no text."""
+    """Return a conversation item's role and text.
+
+    Returns:
+        None for reasoning and for a reference to an item: they are no part of a goal.
+
+    Raises:
+        InvalidInput: The item has an unknown type or role.
+        UnsupportedPart: The item has a part that is neither a text nor a user's file.
+    """
     kind = item.get("type", "message")
     if kind in ("reasoning", "item_reference"):
         return None
@@ -289,10 +318,14 @@ def _turn_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _text_of(content: Any, may_have_files: bool = False) -> str:
-    """Return the text of a message's content. Its files are read by ``files_in``.
+    """Return the text of a message's content.
+
+    Args:
+        may_have_files: Whether parts with files are skipped (``files_in`` reads them). If not, such
+            a part is an error.
 
     Raises:
-        UnsupportedPart: The content has parts that are no text.
+        UnsupportedPart: The content has a part that is no text and is not skipped.
     """
     if content is None or isinstance(content, str):
         return content or ""

@@ -67,9 +67,11 @@ async def create_response(
     services: RouteServices,
     idempotency_key: Key = None,
 ) -> Response:
-    """Start or continue a run, and return it as a response.
+    """Start a run, or answer a question of a run, and return the run as a response.
 
-    A person's answer continues a run.
+    A request that ends with the output of a question's function call answers the question. Without
+    ``background`` and ``stream``, the request waits up to MOST_WAIT seconds until the run ends or
+    asks a person something.
     """
     output = await run_in_threadpool(_new_answer, runs, body.input)
     if output is None and (refused := refused_retry(request)) is not None:
@@ -94,7 +96,12 @@ async def get_response(
     stream: bool = False,
     starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
 ) -> Response:
-    """Return a run as a response, or stream it from an event on."""
+    """Return a run as a response, or stream the events of the response.
+
+    Args:
+        starting_after: Number of the event after which the stream begins. None: it begins with the
+            first event. Ignored without ``stream``.
+    """
     run = await run_in_threadpool(exposed_run, runs, "openai", run_id)
     if stream:
         return await stream_response(runs, services.hub, run, starting_after)
@@ -104,7 +111,10 @@ async def get_response(
 
 @openai_router.post("/responses/{run_id}/cancel")
 def cancel_response(run_id: str, runs: Runs) -> Response:
-    """Stop a run. Its round in flight may finish."""
+    """Stop a run, and return it as a response.
+
+    The run's round in flight may finish.
+    """
     exposed_run(runs, "openai", run_id)
     runs.request_stop(run_id, "graceful")
     run = runs.get(run_id)
@@ -119,9 +129,10 @@ async def create_chat_completion(
     services: RouteServices,
     idempotency_key: Key = None,
 ) -> Response:
-    """Start or continue a run, and return its chat completion.
+    """Start a run, or answer a question of a run, and return the run as a chat completion.
 
-    A person's answer continues a run.
+    A request that ends with the output of a question's tool call answers the question. The request
+    waits up to MOST_WAIT seconds until the run ends or asks a person something.
     """
     output = await run_in_threadpool(_new_answer, runs, body.messages)
     if output is None and (refused := refused_retry(request)) is not None:
@@ -142,14 +153,14 @@ async def create_chat_completion(
 
 @openai_router.get("/models")
 def list_models(runs: Runs) -> Response:
-    """List the flows that are exposed to OpenAI's clients."""
+    """List the flows that are exposed to OpenAI's clients, as models."""
     flows = exposed_flows(runs, "openai")
     return Json({"object": "list", "data": [_model(name) for name in sorted(flows)]})
 
 
 @openai_router.get("/models/{name}")
 def get_model(name: str, runs: Runs) -> Response:
-    """Return one of the flows that are exposed."""
+    """Return a flow that is exposed to OpenAI's clients, as a model."""
     exposed_flow(runs, "openai", name)
     return Json(_model(name))
 
@@ -161,9 +172,10 @@ def _model(name: str) -> dict[str, Any]:
 async def _end_of(
     runs: AuthorizedClient, hub: EventHub, run_id: str
 ) -> tuple[Run, PendingInterrupt | None]:
-    """Wait until a run ends or asks a person. Return the run and its open question.
+    """Wait up to MOST_WAIT seconds until a run ends or asks a person something.
 
-    The question may be one of a run below.
+    Returns:
+        The run, and the open question of the run or of a run below it. None if no question is open.
     """
     run = await settled(runs, hub, run_id, MOST_WAIT)
     return run, await run_in_threadpool(open_question, runs, run)
@@ -181,10 +193,12 @@ def _start(
 
     Args:
         earlier: The run whose conversation goes on. The new run gets its files and its thread.
+        items: The items of the request, for their files.
+        key: The idempotency key. None: each call submits a run.
 
     Raises:
-        Forbidden: The caller may not submit, or may not read the run.
-        UnknownFlow: The flow is not exposed.
+        Forbidden: The caller lacks the scope ``submit`` or ``read``.
+        UnknownFlow: The flow is not known, or is not exposed to OpenAI's clients.
     """
     exposed_flow(runs, "openai", body.model)
     files = files_in(items)
@@ -217,14 +231,17 @@ def _start_response(runs: AuthorizedClient, body: CreateResponse, key: str | Non
 
 
 def _new_answer(runs: AuthorizedClient, items: str | list[dict[str, Any]]) -> PersonsOutput | None:
-    """Return the answer of a request to a run's question. None: the request starts a run.
+    """Return the answer to a run's question in a request.
 
-    An answer beside a new message belongs to the conversation so far if its question is no longer
-    open.
+    If the request also has a new message, an answer to a question that is no longer open is a part
+    of the conversation so far.
+
+    Returns:
+        None if the request starts a run.
 
     Raises:
-        InvalidInput: The outputs are not the answer to one question, or an open question is
-            answered beside a new message.
+        InvalidInput: The request ends with outputs that are not the answer to one question, or it
+            has a new message beside the answer to an open question.
     """
     outputs, has_message = outputs_of(items)
     if not has_message:
@@ -241,18 +258,19 @@ def _new_answer(runs: AuthorizedClient, items: str | list[dict[str, Any]]) -> Pe
 
 
 def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None = None) -> Run:
-    """Answer a run's question with the output of a function call, and return the run.
+    """Answer a run's question, and return the run.
 
-    For a question of a run below, return the run whose response showed the question. A repeated
-    answer changes nothing. At a pause after a node, the run goes on whatever the output is.
+    The returned run is the one whose response showed the question, even if a run below it asked. A
+    repeated answer changes nothing. At a pause after a node, any output continues the run.
 
     Args:
-        previous: The response that the client names as the previous one.
+        previous: The id of the response that the client names as the previous one, or None.
 
     Raises:
-        Forbidden: The caller may not answer.
-        InvalidInput: The output is no answer to this question, or the question is not of the
-            previous response.
+        Forbidden: The caller lacks the scope ``read`` or ``answer``.
+        InvalidInput: The output is not a valid answer to this question, or the previous response
+            did not show the question.
+        RunNotFound: Neither the run that asked nor a run above it is exposed.
         Stale: The question already has another answer.
     """
     runs.caller.require(Scope.READ)
@@ -279,17 +297,18 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None 
 
 
 def _shown_by(runs: AuthorizedClient, output: PersonsOutput, previous: str | None) -> Run:
-    """Return the run whose response showed the question that an output answers.
+    """Return the run whose response showed a question.
 
-    It is the run that asks, or a run above it.
+    The run is the one that asked, or a run above it.
 
     Args:
-        previous: The response that the client names as the previous one. None, or the run that
-            asks: the question was shown by the nearest exposed run.
+        output: The answer to the question.
+        previous: The id of the response that the client names as the previous one. If it is None or
+            the run that asked, the nearest exposed run is returned.
 
     Raises:
-        InvalidInput: The previous response is of no exposed run at or above the run that asks.
-        RunNotFound: Neither the run that asks nor a run above it is exposed.
+        InvalidInput: ``previous`` is neither the run that asked nor an exposed run above it.
+        RunNotFound: Neither the run that asked nor a run above it is exposed.
     """
     run = answerable_run(runs, "openai", output.run_id)
     while previous not in (None, output.run_id, run.id):
@@ -308,9 +327,9 @@ def _shown_by(runs: AuthorizedClient, output: PersonsOutput, previous: str | Non
 
 
 def _check_same(runs: AuthorizedClient, output: PersonsOutput, answer: Any) -> None:
-    """Raise Stale if a question that is no longer open has another answer than this one.
+    """Raise Stale if an answered question has another answer.
 
-    The answer is not known if its event is gone, or if the question was about a budget
+    If the stored answer is not known, nothing is raised: its event is gone, or does not show it
     (``is_answer_known``).
     """
     resumed = answer_event(runs, output.run_id, output.question)

@@ -1,12 +1,12 @@
 """Translation of a run's stream into events of OpenAI's responses.
 
 Each text that a round shows is an item of the response: a message, or reasoning. The item is done
-when its round is committed. OpenAI's protocol cannot take text back. So the item of an attempt that
-was given up ends as incomplete, and the next attempt begins another item. The response that comes
-last has the run's answer alone.
+when the round is committed. OpenAI's protocol cannot retract text. So if an attempt is given up,
+its item ends as incomplete, and the next attempt begins a new item. The response document in the
+last event has only the run's answer as its output.
 
-The number of an event encodes its time, not its position. So any server process finds the event
-after a number, even if older text of the run is gone meanwhile.
+The number of an event encodes its time, not its position. So any server process finds the events
+after a number, even if older text of the run has been deleted.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class ShownItem:
     """An item of the response whose text still grows.
 
     Attributes:
-        id: the item's id.
+        id: The item's id.
         type: ``message`` or ``reasoning``.
-        index: the item's position in the response's output.
-        step: of the round that shows the text.
-        text: the text so far.
+        index: The item's position in the response's output.
+        step: The step of the round that shows the text.
+        text: The text so far.
     """
 
     id: str
@@ -57,13 +57,13 @@ class ShownItem:
 
     @property
     def part(self) -> dict[str, Any]:
-        """The text so far as a part of the item, as OpenAI writes it."""
+        """The text so far, in OpenAI's JSON form."""
         if self.type == "message":
             return text_part(self.text)
         return {"type": "reasoning_text", "text": self.text}
 
     def document(self, status: str) -> dict[str, Any]:
-        """Return the item as OpenAI writes it, with this status."""
+        """Return the item in OpenAI's JSON form. With status ``in_progress``, it has no text."""
         parts = [] if status == "in_progress" else [self.part]
         if self.type == "message":
             return message_item(self.id, "", status) | {"content": parts}
@@ -77,11 +77,14 @@ class ShownItem:
 
 
 class ResponseEvents:
-    """The translation of one run's stream, from the stream's beginning.
+    """The translation of one run's stream into numbered events.
+
+    All items of the stream must be translated, from the first one. Events that the client already
+    has are left out of the results.
 
     Args:
-        run: The run, as it is now.
-        after: Number of the last event that the client has. None: it has none.
+        run: The current state of the run.
+        after: Number of the last event that the client has. None: the client has no event.
     """
 
     def __init__(self, run: Run, after: int | None = None) -> None:
@@ -96,7 +99,7 @@ class ResponseEvents:
         self._trimmed: set[tuple[int, int]] = set()
 
     def begin(self) -> list[StreamEvent]:
-        """Return the events with which a streamed response begins."""
+        """Return the first two events of a streamed response."""
         document = response_document(self._run, None) | {
             "status": "in_progress",
             "output": [],
@@ -110,7 +113,7 @@ class ResponseEvents:
         )
 
     def translate(self, item: StreamItem) -> list[StreamEvent]:
-        """Return the events of the response for one item of the run's stream."""
+        """Return the events for the next item of the run's stream. Many items have no events."""
         self._move_to(item)
         match item.type:
             case "text":
@@ -131,8 +134,10 @@ class ResponseEvents:
     def finish(self, run: Run, waiting: PendingInterrupt | None = None) -> list[StreamEvent]:
         """Return the events that end a streamed response.
 
-        ``waiting`` is the question for which the run waits. With it, the response ends as
-        incomplete.
+        Args:
+            run: The current state of the run.
+            waiting: The open question of the run or of a run below it. The response then ends as
+                incomplete. None: no question is open.
         """
         document = response_document(run, waiting)
         return self._wanted(
@@ -145,7 +150,7 @@ class ResponseEvents:
         )
 
     def _move_to(self, item: StreamItem) -> None:
-        """Advance the number of the next event to an item's time. It never decreases."""
+        """Advance the event number to an item's time. Numbers never decrease."""
         if item.type in (RETRACTED, TRIMMED):
             return  # Its id is the position of another item.
         event, _, text = item.id.partition("/")
@@ -157,7 +162,7 @@ class ResponseEvents:
         self._number = max(self._number, place * MOST_DERIVED + 1)
 
     def _wanted(self, events: Any) -> list[StreamEvent]:
-        """Return the events that the client does not have yet, with their numbers."""
+        """Number events, and return those that the client lacks."""
         wanted = []
         for event in events:
             self._number += 1
@@ -192,7 +197,13 @@ class ResponseEvents:
         yield event | ({"logprobs": []} if shown.type == "message" else {})
 
     def _close(self, step: int | None, status: str) -> Iterator[StreamEvent]:
-        """Yield the events that end the open items of a step. None: of all steps."""
+        """Yield the events that end the open items of a step.
+
+        Args:
+            step: The step. None: all steps.
+            status: ``completed`` or ``incomplete``. An item of which a part was trimmed is
+                incomplete in any case.
+        """
         for key, shown in list(self._open.items()):
             if step is None or shown.step == step:
                 del self._open[key]
@@ -212,7 +223,10 @@ class ResponseEvents:
         }
 
     def _answer(self, run: Run) -> Iterator[StreamEvent]:
-        """Yield the run's answer as a message, unless the last message was the answer."""
+        """Yield the answer of a completed run as a message.
+
+        Nothing is yielded if the run has not completed, or if its last message was the answer.
+        """
         if run.status is not RunStatus.COMPLETED:
             return
         text = answer_text(run)
@@ -260,9 +274,10 @@ def _text_name(shown: ShownItem) -> str:
 
 
 def _ending(status: str) -> str:
-    """Return the last part of the type of the event that ends a stream.
+    """Return the type of a stream's last event: ``response.TYPE``.
 
-    It depends on the status of the response. OpenAI has no such event for a cancelled response, so
-    it is reported as incomplete.
+    Args:
+        status: The status of the response. OpenAI has no such event for a cancelled response, so
+            its event says ``incomplete``.
     """
     return status if status in ("completed", "failed") else "incomplete"

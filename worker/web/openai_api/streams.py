@@ -1,4 +1,7 @@
-"""Streams of server-sent events for OpenAI's clients: of a response, and of a chat completion."""
+"""Streams of server-sent events for OpenAI's clients.
+
+A stream is that of a response, or of a chat completion.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,10 @@ logger = logging.getLogger("perdure.web")
 async def stream_response(
     runs: AuthorizedClient, hub: EventHub, run: Run, after: int | None = None
 ) -> Response:
-    """Return the HTTP response that streams an OpenAI response.
+    """Return an HTTP stream of an OpenAI response's events.
 
     Args:
-        after: Number of the last event that the client has. None: it has no events.
+        after: Number of the last event that the client has. None: the client has no event.
     """
     source = TextSource(runs, run.id, None)
     first = await run_in_threadpool(source.read)
@@ -77,13 +80,15 @@ def stream_chat(
     includes_usage: bool,
     caller: Caller,
 ) -> Response:
-    """Return the HTTP response that streams a chat completion.
+    """Return an HTTP stream of a chat completion.
 
-    A chat has no way to take text back, so the answer is sent when it is final.
+    The protocol cannot retract text, so the answer is sent only when it is final.
 
     Args:
-        settled: Waits until the run ends or asks a person. Returns the run and its question.
+        settled: A function that waits until the run ends or asks a person something. It returns the
+            run and the open question.
         includes_usage: Whether the stream ends with the used tokens.
+        caller: The caller, who decides how much of an error's text is sent (``shown_text``).
     """
     return _sent(_chat_frames(run, settled, includes_usage, caller))
 
@@ -120,9 +125,13 @@ async def _chat_frames(
 
 
 def chat_error(run: Run, waiting: PendingInterrupt | None) -> tuple[int, str, str] | None:
-    """Return why a run cannot be a chat completion: status, code and text. None if it can.
+    """Return the error to send instead of a chat completion.
 
-    Unlike a response, a chat completion has no status.
+    It consists of HTTP status, code and text. A run that errored, was stopped or goes on is an
+    error, because a chat completion has no status.
+
+    Returns:
+        None if the run has completed, or if a question is open (``waiting``).
     """
     if run.status is RunStatus.COMPLETED or waiting is not None:
         return None

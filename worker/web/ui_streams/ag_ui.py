@@ -31,13 +31,14 @@ APPROVAL: Mapping[str, Any] = {
 
 
 class AgUiWriter(UiWriter):
-    """Writes a response as AG-UI events.
+    """The writer of a response as events of AG-UI.
 
-    To take texts back, it writes a snapshot of the messages without them.
+    To retract texts, it writes a snapshot of all messages without these texts.
 
     Args:
-        thread_id, run_id: the client's ids. None: the ids of the run.
-        messages: the messages of the conversation so far. None: the run's goal is the only message.
+        thread_id, run_id: The client's ids of the conversation and of this response. None: the ids
+            of Perdure's run.
+        messages: The messages of the conversation so far. None: the run's goal is the only message.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class AgUiWriter(UiWriter):
         self._own: dict[str, dict[str, Any]] = {}
 
     def begin(self, run: Run) -> Iterator[UiEvent]:
-        """Begin AG-UI's run. Its metadata name Perdure's run and flow."""
+        """Begin AG-UI's run. The metadata of the event name Perdure's run and flow."""
         self._ids["threadId"] = self._ids["threadId"] or run.state.thread_id or run.id
         self._ids["runId"] = self._ids["runId"] or run.id
         self._metadata = {"run": run.id, "flow": run.flow}
@@ -68,11 +69,11 @@ class AgUiWriter(UiWriter):
             yield from self._snapshot()
 
     def begin_step(self, name: str) -> Iterator[UiEvent]:
-        """Begin a step."""
+        """Begin a step of AG-UI's run."""
         yield {"type": "STEP_STARTED", "stepName": name}
 
     def end_step(self, name: str) -> Iterator[UiEvent]:
-        """End a step."""
+        """End a step of AG-UI's run."""
         yield {"type": "STEP_FINISHED", "stepName": name}
 
     def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
@@ -102,7 +103,7 @@ class AgUiWriter(UiWriter):
             yield {"type": "REASONING_END", "messageId": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write live text of a flow's own kind as a custom event."""
+        """Write live text of a kind that the flow defines, as a custom event."""
         yield {
             "type": "CUSTOM",
             "name": "live",
@@ -110,7 +111,7 @@ class AgUiWriter(UiWriter):
         }
 
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """Begin a call of a tool, with its arguments if they are known already."""
+        """Begin a tool call. If ``call`` has its arguments, write them too."""
         function = {"name": call.name, "arguments": ""}
         self._own[call.id] = {
             "id": call.id,
@@ -122,16 +123,16 @@ class AgUiWriter(UiWriter):
             yield from self.add_arguments(call, canonical(dict(call.args)))
 
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
-        """Add a piece to a call's arguments."""
+        """Add a piece of JSON text to a call's arguments."""
         self._own[call.id]["toolCalls"][0]["function"]["arguments"] += text
         yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": text}
 
     def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """End a call of a tool."""
+        """End a tool call."""
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
-        """Write the result of a call as text or JSON."""
+        """Write the result of a call. A text is unchanged, other results become JSON text."""
         error = error_of(result)
         content = error or (result if isinstance(result, str) else canonical(result))
         message_id = f"{call.id}.result"
@@ -153,7 +154,7 @@ class AgUiWriter(UiWriter):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Write a snapshot of all messages but the retracted ones."""
+        """Write a snapshot of all messages except the retracted texts and calls."""
         for each in (*part_ids, *(call.id for call in calls)):
             self._own.pop(each, None)
         yield from self._snapshot()
@@ -161,7 +162,7 @@ class AgUiWriter(UiWriter):
     def ask(
         self, run_id: str, pending: PendingInterrupt, call: UiToolCall | None
     ) -> Iterator[UiEvent]:
-        """Finish AG-UI's run with an interrupt, which the client's next ``resume`` answers."""
+        """Finish AG-UI's run with an interrupt. The client answers it with its next ``resume``."""
         interrupt: dict[str, Any] = {
             "id": interrupt_ref(run_id, pending),
             "reason": "tool_call" if call is not None else pending.kind,
@@ -175,9 +176,10 @@ class AgUiWriter(UiWriter):
         yield self._finished({"type": "interrupt", "interrupts": [interrupt]}, "interrupted")
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
-        """Finish AG-UI's run, with the run's answer as the result.
+        """Finish AG-UI's run, with the answer of Perdure's run as the result.
 
-        AG-UI has no outcome for a run that used up its cycles. Its metadata say it.
+        If ``answer`` is a text, a message with this text comes first. AG-UI has no outcome for a
+        run that used up its cycles, so the event's metadata have Perdure's status.
         """
         if isinstance(answer, str) and answer:
             part_id = f"{run.id}.answer"
@@ -191,7 +193,7 @@ class AgUiWriter(UiWriter):
         yield {"type": "RUN_ERROR", "message": error}
 
     def abort(self, reason: str) -> Iterator[UiEvent]:
-        """Finish AG-UI's run as cancelled. Its metadata have the reason."""
+        """Finish AG-UI's run as cancelled. The metadata of the event have the reason."""
         yield self._finished({"type": "cancelled"}, "stopped", reason=reason)
 
     def _finished(self, outcome: dict[str, Any], status: str, **more: str) -> UiEvent:

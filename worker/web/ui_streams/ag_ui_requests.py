@@ -26,7 +26,7 @@ AG_UI_FILES = frozenset({"image", "audio", "video", "document"})
 
 
 class AgUiMessage(ChatBody):
-    """A message of a conversation, as AG-UI has it. Other fields are kept."""
+    """A message of a conversation, as AG-UI has it. Further fields are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -44,7 +44,7 @@ class AgUiAnswer(ChatBody):
 
 
 class AgUiProps(ChatBody):
-    """What an app passes on to Perdure."""
+    """The properties that an app forwards to Perdure."""
 
     inputs: dict[str, Any] | None = None
     """The flow's inputs, for a new run."""
@@ -69,8 +69,8 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
     """Return the person's message or answer in a request of AG-UI.
 
     Raises:
-        InvalidInput: there is no message of a person, or several answers.
-        UnsupportedPart: the message has a part that a run cannot take.
+        InvalidInput: The request has no text or file of a person, or has several answers.
+        UnsupportedPart: The message has a part that is neither a text nor a file with its data.
     """
     if body.resume:
         if len(body.resume) > 1:
@@ -95,9 +95,11 @@ def of_ag_ui(body: AgUiInput) -> ChatMessage | ChatAnswer:
 
 
 def _ag_ui_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return an AG-UI part as a file, or None if it is no file.
+    """Return a part of an AG-UI message as a file.
 
-    Parts of version 1.0 have a ``source``. Earlier versions have ``binary`` parts.
+    None if the part is no file. Parts of version 1.0 have a ``source``. Earlier versions have
+    ``binary`` parts. ``number`` is used in the name of a file without a name. For errors see
+    ``file_of_url``.
     """
     kind = str(part.get("type"))
     source: Any = part.get("source")

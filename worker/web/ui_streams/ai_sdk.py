@@ -23,25 +23,25 @@ LIVE = "data-live"
 
 
 class AiSdkWriter(UiWriter):
-    """Writes a response as UI message chunks. The message has the id of the run.
+    """The writer of a response as chunks of a UI message. The message has the id of the run.
 
-    To take texts and calls back, it writes a part ``data-retracted``: the parts since the last
-    ``step-start`` are void.
+    To retract texts and calls, it writes a part ``data-retracted``. This part means that the parts
+    since the last ``step-start`` are void.
     """
 
     headers: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
 
     def begin(self, run: Run) -> Iterator[UiEvent]:
-        """Begin a message. Its metadata name run and flow."""
+        """Begin the message. The message's metadata name the run and the flow."""
         metadata = {"run": run.id, "flow": run.flow}
         yield {"type": "start", "messageId": run.id, "messageMetadata": metadata}
 
     def begin_step(self, name: str) -> Iterator[UiEvent]:
-        """Begin a step of the message."""
+        """Begin a step of the message. The protocol has no field for ``name``."""
         yield {"type": "start-step"}
 
     def end_step(self, name: str) -> Iterator[UiEvent]:
-        """End a step of the message."""
+        """End a step of the message. The protocol has no field for ``name``."""
         yield {"type": "finish-step"}
 
     def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
@@ -59,19 +59,19 @@ class AiSdkWriter(UiWriter):
         yield {"type": f"{NAMES[kind]}-end", "id": part_id}
 
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write live text of a flow's own kind as a data part."""
+        """Write live text of a kind that the flow defines, as a data part."""
         yield {"type": LIVE, "data": {"kind": kind, "part": part, "text": text}}
 
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """Begin a part with a call of a tool."""
+        """Begin a part with a tool call."""
         yield {"type": "tool-input-start", "toolCallId": call.id, "toolName": call.name}
 
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
-        """Add a piece to a call's input."""
+        """Add a piece of JSON text to a call's input."""
         yield {"type": "tool-input-delta", "toolCallId": call.id, "inputTextDelta": text}
 
     def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """Write the whole input of the call."""
+        """Write the whole input of the call. It is empty if ``call`` has no arguments."""
         args = {} if call.args is None else dict(call.args)
         yield {
             "type": "tool-input-available",
@@ -83,8 +83,8 @@ class AiSdkWriter(UiWriter):
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
         """Write the output, the error or the denial of a call.
 
-        A part whose approval was denied is valid in the state ``output-denied`` only. The reason is
-        in the approval that the client has.
+        If the client's message denied the call, only the denial is written: the protocol permits no
+        other state of such a part. The client's message already has the reason.
         """
         error = error_of(result)
         if call.approved is False:
@@ -97,7 +97,7 @@ class AiSdkWriter(UiWriter):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Write that the parts since the last ``step-start`` are void."""
+        """Write that the parts since the last ``step-start`` are void. Each call gets an error."""
         for call in calls:
             yield {
                 "type": "tool-output-error",
@@ -110,9 +110,9 @@ class AiSdkWriter(UiWriter):
     def ask(
         self, run_id: str, pending: PendingInterrupt, call: UiToolCall | None
     ) -> Iterator[UiEvent]:
-        """Ask for a call's approval, or ask a question.
+        """Ask for the approval of ``call``, or ask a question, and finish the message.
 
-        A question is a text and a data part.
+        A question of kind ``question`` is also written as a text.
         """
         reference = interrupt_ref(run_id, pending)
         if call is not None:
@@ -134,7 +134,11 @@ class AiSdkWriter(UiWriter):
         yield from self._finish("tool-calls" if call is not None else "other", run_id)
 
     def finish(self, run: Run, answer: Any) -> Iterator[UiEvent]:
-        """Finish the message. ``answer`` is shown before, if no text has shown it."""
+        """Finish the message.
+
+        If ``answer`` is not None or '', a part with the answer comes first: a text, or a data part
+        for an answer of another type.
+        """
         if isinstance(answer, str) and answer:
             yield from self._text(f"{run.id}.answer", answer)
         elif answer not in (None, ""):

@@ -51,11 +51,12 @@ class AiSdkChat(ChatBody):
 def of_ai_sdk(chat: AiSdkChat) -> ChatMessage | ChatAnswer:
     """Return the person's message or answer in a request of the AI SDK.
 
-    A text after a question is its answer, also behind messages that were refused.
+    An approval that the person answered in the last message is an answer. So is a text after a
+    question of kind ``question``, even if other messages of the person stand between them.
 
     Raises:
-        InvalidInput: the last message has neither a text nor a file nor an answer.
-        UnsupportedPart: the message has a part that a run cannot take.
+        InvalidInput: The request has neither a text or file of a person nor an answer.
+        UnsupportedPart: The message has a part that is neither a text nor a file with its data.
     """
     last = chat.messages[-1]
     if last.role == "assistant" and chat.trigger != "regenerate-message":
@@ -97,7 +98,11 @@ def _answer(approval: Mapping[str, Any], calls: Sequence[UiToolCall]) -> ChatAns
 
 
 def _ai_sdk_file(part: Mapping[str, Any], number: int) -> File | None:
-    """Return an AI SDK part as a file, or None if it is no file."""
+    """Return a part of an AI SDK message as a file.
+
+    None if the part is no file. ``number`` is used in the name of a file without a name. For errors
+    see ``file_of_url``.
+    """
     if part.get("type") != "file":
         return None
     media_type = part.get("mediaType")
@@ -111,7 +116,10 @@ def _data(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _open_calls(parts: Sequence[Mapping[str, Any]]) -> list[UiToolCall]:
-    """Return the tool calls without an output in an AI SDK message's parts."""
+    """Return an AI SDK message's tool calls without an output.
+
+    Each has the person's decision if its approval was answered.
+    """
     calls = []
     for part in parts:
         kind = str(part.get("type"))

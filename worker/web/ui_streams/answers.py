@@ -18,12 +18,12 @@ from perdure.worker.web.ui_streams.writer import UiToolCall
 
 @dataclass(frozen=True)
 class QuestionReference:
-    """A question by the name that ``interrupt_ref`` made.
+    """The parts of a question's name that ``interrupt_ref`` made.
 
     Attributes:
-        run_id: the run whose response showed the question.
-        asking: the run that asks: the same run, or a run below it.
-        interrupt: the id of the question.
+        run_id: The run whose response showed the question.
+        asking: The run that asked: the same run, or a run below it.
+        interrupt: The id of the question.
     """
 
     run_id: str
@@ -36,16 +36,16 @@ class ChatAnswer:
     """A person's answer to a question of a run.
 
     Attributes:
-        reference: the question, by the name that the response gave it.
-        payload: the answer of the person. None: JSON null, or no answer if ``has_payload`` is
+        reference: The question that the person answers.
+        payload: The person's answer. None means JSON null, or no answer if ``has_payload`` is
             False.
-        has_payload: whether the request has an answer.
-        is_cancelled: whether the person did not want to answer.
-        calls: the tool calls of the conversation that have no result.
-        message: the answer as a message of the chat. It counts if the question is no longer open.
-            None: the answer is no text.
-        others: the other answers in the request, to questions that may be the open one. The newest
-            is first.
+        has_payload: Whether the request contains an answer.
+        is_cancelled: Whether the person declined to answer.
+        calls: The tool calls of the conversation that have no result.
+        message: The answer as a message of the chat, which is sent if the question is no longer
+            open. None: the answer is not a text.
+        others: Further answers in the request, the newest first. One of them may be to the open
+            question.
     """
 
     reference: QuestionReference
@@ -58,7 +58,7 @@ class ChatAnswer:
 
 
 class ApprovalPayload(ChatBody):
-    """The decision about a call of a tool."""
+    """A person's decision about a tool call."""
 
     approved: StrictBool
     reason: str | None = None
@@ -77,10 +77,13 @@ def reference_of(text: Any) -> QuestionReference:
 
 
 def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
-    """Return the arguments with which ``AuthorizedClient.resume`` takes an answer.
+    """Return an answer as keyword arguments for ``AuthorizedClient.resume``: ``answer`` or ``add``.
+
+    Args:
+        pending: The open question.
 
     Raises:
-        InvalidInput: the answer does not fit the kind of the question.
+        InvalidInput: The answer does not fit the kind of the question.
     """
     if pending.kind == "approval":
         return {"answer": _decision_in(answer)}
@@ -101,10 +104,11 @@ def answer_to(pending: PendingInterrupt, answer: ChatAnswer) -> dict[str, Any]:
 
 
 def is_answer_of(answered: AnsweredQuestion, answer: ChatAnswer) -> bool:
-    """Return whether a question that is no longer open has this answer.
+    """Return whether an answered question has this same answer.
 
-    Of an approval, the decisions are compared, and of a budget, the added amounts. If the stored
-    answer is not known (``is_answer_known``), each answer that is no text counts as the same.
+    For an approval, the decisions are compared. For a budget, the added amounts are compared. If
+    the stored answer is not known (``is_answer_known``), any answer that is not a text counts as
+    the same.
     """
     stored = answered.resumed.data
     if answered.approval is not None:
@@ -122,14 +126,14 @@ def is_answer_of(answered: AnsweredQuestion, answer: ChatAnswer) -> bool:
 def decided_calls(
     answer: ChatAnswer, approval: Mapping[str, Any] | None, decision: Any
 ) -> list[UiToolCall]:
-    """Return a conversation's open tool calls, with the person's decision in the call it is about.
+    """Return the tool calls without a result. The call to be approved has the person's decision.
 
-    The AI SDK's requests have the decision in the call already. AG-UI's do not.
+    Requests of the AI SDK already have the decision in the call. Requests of AG-UI do not.
 
     Args:
-        approval: the call whose approval was asked for, from the data of the question. None: it was
-            another question.
-        decision: the answer to the approval.
+        approval: The command that was to be approved, from the data of the question. None: the
+            question was no approval, and the calls are returned unchanged.
+        decision: The answer to the approval.
     """
     decided = list(answer.calls)
     if approval is None:
@@ -148,7 +152,11 @@ def decided_calls(
 
 
 def _decision_in(answer: ChatAnswer) -> Any:
-    """Return the answer to an approval, in the form that ``resume`` takes."""
+    """Return an approval's answer in the form for ``resume``.
+
+    Raises:
+        InvalidInput: The answer is not a decision (``ApprovalPayload``).
+    """
     return "refuse" if answer.is_cancelled else _decision(answer.payload)
 
 

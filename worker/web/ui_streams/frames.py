@@ -1,4 +1,4 @@
-"""The bytes of a run's stream in a chat interface's protocol."""
+"""A run's stream as bytes for a chat interface."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ LAST_NUMBER = 10**17
 
 
 def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
-    """Return the id of the event after which a run's response begins.
+    """Return the id of the event before a run's response.
 
-    It is the event of the last resume or retry. None: the response begins with the run.
+    It is the event of the last resume or retry.
+
+    Returns:
+        None if the newest MOST_EVENTS events have no such event. The response begins with the run.
     """
     for event in reversed(runs.latest_events(run_id, MOST_EVENTS)):
         if event.type in ("resumed", "retried"):
@@ -43,7 +46,10 @@ def response_start(runs: AuthorizedClient, run_id: str) -> str | None:
 
 
 def behind(event_id: str) -> str:
-    """Return the position in a run's stream after an event and after all text before it."""
+    """Return the position after an event in a run's stream.
+
+    All earlier live text is before this position too.
+    """
     ms, _, _ = event_id.partition("-")
     return f"{event_id}/{ms}-{LAST_NUMBER}"
 
@@ -52,11 +58,11 @@ class UiFrames:
     """A run's stream as server-sent events for one client.
 
     Args:
-        writer: writer of the client's protocol.
-        calls: calls of the client's conversation that have no result yet.
-        begin_after: the id of the event after which the response begins. Earlier items are read
-            too, because the response may have results of their calls. None: it begins with the
-            source's first item.
+        writer: The writer of the client's protocol.
+        calls: Tool calls in the client's conversation that have no result yet.
+        begin_after: The id of the event after which the response begins. Earlier items of the
+            source are read too, but not sent: the response may have the results of their calls.
+            None: the response begins with the source's first item.
     """
 
     def __init__(
@@ -76,7 +82,10 @@ class UiFrames:
     async def stream(
         self, hub: EventHub, first: StreamRead[StreamItem], follow: bool, seconds: float
     ) -> AsyncIterator[bytes]:
-        """Yield the stream's bytes until the response ends. For the arguments see ``watch``."""
+        """Yield the response as bytes.
+
+        The generator ends when the response or ``watch`` ends. For the arguments see ``watch``.
+        """
         run = await run_in_threadpool(self._runs.get, self._source.run_id)
         yield b"".join(map(frame, (*self._writer.begin(run), *self._response.begin())))
         # No event of a run shows that a run below it asks something, so the run is read again.
@@ -111,9 +120,10 @@ class UiFrames:
         return list(self._response.take(item, run, results))
 
     async def _end(self, end: StreamEnd) -> bytes:
-        """Return the bytes that follow when the run's stream has ended.
+        """Return the last bytes, after a StreamEnd of ``watch``.
 
-        The client already had the stream's last event.
+        They are needed if the last item of the stream has not ended the response. The result is
+        empty if the client does not wait for new items and no run below asks a person.
         """
         if end is StreamEnd.CAUGHT_UP:
             return await self._ask_below()
@@ -125,9 +135,10 @@ class UiFrames:
         return written + (self._writer.trailer() if self._response.is_over else b"")
 
     async def _ask_below(self) -> bytes:
-        """Return the bytes that end the response with the question of a run below.
+        """Return the bytes for a question from a run below.
 
-        Empty if the run does not wait for a run below that asks a person.
+        They end the response with the open question of a run below. Empty if no run below asks a
+        person, if the run has an open question of its own, or if the run cannot be read.
         """
         try:
             run = await run_in_threadpool(self._runs.get, self._source.run_id)
@@ -156,7 +167,10 @@ def frame(event: UiEvent) -> bytes:
 
 
 def _frames(events: Sequence[UiEvent], item_id: str) -> bytes:
-    """Return an item's events as bytes. The last has the item's id, so that a client can go on."""
+    """Return the events of a stream item as bytes.
+
+    The last event has the item's id, so that a client can continue after the item.
+    """
     if not events:
         return b""
     *others, last = map(frame, events)

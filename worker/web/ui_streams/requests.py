@@ -27,7 +27,7 @@ Id = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class ChatBody(BaseModel):
-    """A body of another protocol. Fields that Perdure does not use may be there."""
+    """A request body of another protocol. Fields that Perdure does not use are ignored."""
 
     model_config = ConfigDict(
         extra="ignore", use_attribute_docstrings=True, alias_generator=to_camel
@@ -44,15 +44,22 @@ class ChatMessage:
 
 
 def topic_of(chat_id: str) -> str:
-    """Return the topic that a chat's live run holds."""
+    """Return the topic that the live run of a chat holds.
+
+    An id that is too long for a topic, or has other characters, is replaced by its digest.
+    """
     topic = f"chat:{chat_id}"
     return topic if TOPIC.fullmatch(topic) else f"chat:{_digest(chat_id)}"
 
 
 def key_of(protocol: str, flow: str, chat_id: str, message: ChatMessage, more: Any) -> str:
-    """Return the idempotency key of a message. With it, a repeated request makes no second run.
+    """Return the idempotency key of a chat message.
 
-    ``more`` is further JSON data by which requests differ.
+    With the key, a repeated request starts no second run.
+
+    Args:
+        protocol: The name of the chat interface's protocol.
+        more: Further JSON data. Requests with different data get different keys.
     """
     subject = [protocol, flow, chat_id, message.id, message.text, more]
     if message.files:

@@ -1,7 +1,7 @@
 """A run's stream as the response of an assistant.
 
-It tells the writer which texts and calls begin, go on and end. It does no I/O: the caller passes
-each item with the facts of the run that the item needs.
+The response calls a writer for each text and tool call that begins, grows or ends. It does no I/O:
+its caller passes each item of the stream, with the run and the tool results that the item needs.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ FINISH, ANSWER = "finish", "answer"
 
 
 class UiResponse:
-    """A run's stream as events for a writer.
+    """The translation of a run's stream into the events of a writer.
 
     Attributes:
-        is_over: whether the response has ended. Then no event may follow.
+        is_over: Whether the response has ended. No event may follow.
     """
 
     def __init__(self, run_id: str, writer: UiWriter, calls: Sequence[UiToolCall] = ()) -> None:
         """Make a response in which nothing has begun.
 
         Args:
-            calls: tool calls that the client knows of, and that have no result.
+            calls: Tool calls in the client's conversation that have no result yet.
         """
         self._run_id, self._writer = run_id, writer
         self.is_over = False
@@ -69,10 +69,10 @@ class UiResponse:
         self._finish_arguments, self._finish_answer = "", ""
 
     def begin(self) -> Iterator[UiEvent]:
-        """Yield the results of the client's calls that runs below make.
+        """Yield a result for each of the client's calls that a run below makes.
 
-        The run's stream has no results of theirs. A call without a result would look as if the
-        person had not decided.
+        The result has only the run's id and the person's decision, because the stream of this run
+        has no results of runs below. Without a result, the call would look undecided.
         """
         for call in [each for each in self._calls if each.below is not None]:
             self._calls.remove(call)
@@ -80,7 +80,7 @@ class UiResponse:
             yield from self._writer.give_result(call, result)
 
     def needs_run(self, item: StreamItem) -> bool:
-        """Return whether ``take`` needs the run to handle this item."""
+        """Return whether ``take`` needs the run for this item."""
         return item.type in (*LAST, "interrupted")
 
     def needs_results(self, item: StreamItem) -> bool:
@@ -96,8 +96,9 @@ class UiResponse:
         """Yield the events for an item of the run's stream.
 
         Args:
-            run: The run, if ``needs_run`` of the item.
-            results: The results of the round's tools, if ``needs_results`` of the item.
+            run: The current state of the run. Needed only if ``needs_run`` is true for the item.
+            results: The results of the round's tools. Needed only if ``needs_results`` is true for
+                the item.
         """
         if (item.step, item.attempt) != self._place:
             self._place, self._parts = (item.step, item.attempt), 0
@@ -118,10 +119,14 @@ class UiResponse:
             yield from self.end(run, item)
 
     def end(self, run: Run, item: StreamItem | None = None) -> Iterator[UiEvent]:
-        """Yield the events that end the response, if the run has ended or asks a person.
+        """Yield the events that may end the response.
+
+        If the run has ended or asks a person, the response ends. Otherwise nothing is yielded.
 
         Args:
-            item: the event at which the response would end. The run may have continued since.
+            run: The current state of the run.
+            item: The event at which the response may end. If it is a question that was answered
+                since, nothing is yielded. None: only ``run`` decides.
         """
         pending = PendingInterrupt.of(run) if run.status is RunStatus.INTERRUPTED else None
         if item is not None and item.type == "interrupted":
@@ -145,13 +150,19 @@ class UiResponse:
             yield from self._writer.abort(str(run.details.get("stop_reason") or "stopped"))
 
     def ask(self, pending: PendingInterrupt) -> Iterator[UiEvent]:
-        """Yield the events that end the response with the question of a run, or of a run below."""
+        """Yield the events that end the response with an open question.
+
+        The question is one of the response's run or of a run below it.
+        """
         yield from self._leave_round()
         self.is_over = True
         yield from self._ask(pending)
 
     def lose(self) -> Iterator[UiEvent]:
-        """Yield the events that end the response of a run that was deleted."""
+        """Yield the events that report a deleted run.
+
+        They end the response.
+        """
         yield from self._leave_round()
         self.is_over = True
         yield from self._writer.fail(f"run {self._run_id} was deleted")
@@ -173,7 +184,11 @@ class UiResponse:
             yield from self._add_arguments(item.part, item.text)
 
     def _answer_in(self, text: str) -> str:
-        """Return what ``text``, a piece of the arguments of ``finish``, adds to the answer."""
+        """Return the text that a piece adds to the answer.
+
+        ``text`` is a piece of the arguments of the call ``finish``, as JSON text. The result is ''
+        if the piece adds nothing, or if the arguments so far are not the beginning of JSON.
+        """
         self._finish_arguments += text
         try:
             args = from_json(self._finish_arguments, allow_partial="trailing-strings")
@@ -215,11 +230,11 @@ class UiResponse:
             yield from self._writer.end_text(self._texts.pop(place), place[0])
 
     def _end_calls(self, known: bool) -> Iterator[UiEvent]:
-        """End the tool calls whose arguments are complete.
+        """End the open tool calls whose arguments are complete.
 
         Args:
-            known: whether all arguments are known to be complete. Otherwise only those that are
-                JSON are complete.
+            known: True: the arguments of all open calls are complete. False: only arguments that
+                are a JSON object are complete.
         """
         for tool, (call, text) in list(self._arguments.items()):
             args = arguments_of(text)
@@ -230,10 +245,7 @@ class UiResponse:
                 yield from self._writer.end_call(whole)
 
     def _leave_round(self) -> Iterator[UiEvent]:
-        """End the texts and calls of the current round.
-
-        If its attempt was given up, a retraction or the text of another attempt follows.
-        """
+        """End the texts and calls of the shown attempt. If no attempt is shown, do nothing."""
         if self._round is None:
             return
         yield from self._end_texts(list(self._texts))
@@ -276,14 +288,20 @@ class UiResponse:
             yield from self._writer.give_result(call, result)
 
     def _begin_call(self, name: str, args: Mapping[str, Any]) -> Iterator[UiEvent]:
-        """Show a whole call whose arguments were not shown as live text."""
+        """Show a whole call.
+
+        Its arguments were not shown as live text before.
+        """
         call = UiToolCall(self._new_id(), name, args)
         self._calls.append(call)
         yield from self._writer.start_call(call)
         yield from self._writer.end_call(call)
 
     def _note_question(self, data: Mapping[str, Any]) -> None:
-        """Remember the call about which a workflow asks a person, if the event names the call."""
+        """Remember the call about which a workflow asks a person.
+
+        ``data`` is that of the event ``interrupted``. If it names no call, nothing changes.
+        """
         approval, asks = data.get("approval"), data.get("asks")
         if not isinstance(approval, Mapping) or not isinstance(asks, str):
             return
@@ -292,7 +310,7 @@ class UiResponse:
         self._asked = asks, str(approval.get("command")), args
 
     def _refuse(self, refused: CallRefused) -> Iterator[UiEvent]:
-        """Write the result of a call that a person refused."""
+        """Write the result of a call that a person refused. Without such a call, do nothing."""
         call = next((each for each in self._calls if each.approved is False), None)
         if call is None and self._asked is not None and self._asked[0] == refused.asked:
             _, name, args = self._asked
@@ -312,13 +330,18 @@ class UiResponse:
     def _call_of(
         self, name: str, args: Mapping[str, Any] | None, is_asked: bool = False
     ) -> UiToolCall | None:
-        """Return the open call with this name whose arguments fit best, or None.
+        """Return the most similar call without a result.
 
-        A person may have changed the arguments, and the beginning of a stream may lack them.
+        It has this name, and arguments that are most similar to ``args``. The arguments need not be
+        equal: a person may have changed them, and a stream that has lost its beginning may lack
+        them.
 
         Args:
-            is_asked: whether a person is asked about the call. Calls with a decision then come
-                last.
+            is_asked: Whether a person is being asked about the call. Of equally similar calls, one
+                without a decision is then preferred.
+
+        Returns:
+            None if no call without a result has this name.
         """
         calls = [call for call in self._calls if call.name == name]
         if is_asked:
@@ -343,9 +366,9 @@ class UiResponse:
         yield from self._writer.ask(self._run_id, pending, call)
 
     def _new_id(self) -> str:
-        """Return an id for a text or a call.
+        """Return a new id for a text or a call.
 
-        It is unique in the run, and the same for each reader of the stream.
+        The id is unique in the run. Each reader of the stream gets the same id.
         """
         step, attempt = self._place
         self._parts += 1
@@ -353,9 +376,13 @@ class UiResponse:
 
 
 def _is_next_call(so_far: str, text: str) -> bool:
-    """Return whether ``text`` begins the arguments of the tool's next call.
+    """Return whether a piece of arguments begins another call.
 
-    ``so_far`` are the arguments of the call before.
+    The call is one of the same tool.
+
+    Args:
+        so_far: The arguments of the current call so far.
+        text: The new piece.
     """
     is_end = so_far.rstrip().endswith("}") and text.lstrip().startswith("{")
     return is_end and arguments_of(so_far) is not None

@@ -1,6 +1,7 @@
-"""The tools that a committed round has called, with whole arguments and results.
+"""The whole tool calls of a committed round.
 
-An event has only the beginning of both. The run's history has all of them.
+The round's event has only the beginning of long arguments and results. The run's history has them
+whole.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ ToolResult = tuple[str, Mapping[str, Any] | None, Any]
 
 
 class CallRefused(NamedTuple):
-    """A person's refusal of a call about which a workflow has asked.
+    """A person's refusal of a workflow's call.
 
     The refused call itself is not in the run's history.
 
     Attributes:
-        asked: the name under which the workflow has asked.
-        words: the reason. Empty if the person gave none.
+        asked: The name under which the workflow asked for the approval.
+        words: The person's reason. '' if the person gave none.
     """
 
     asked: str
@@ -45,7 +46,10 @@ class CallRefused(NamedTuple):
 
 
 class ToolResults:
-    """Finds the turns in a run's history that belong to an event."""
+    """A search for tool results in a run's history.
+
+    It expects the run's events in their order.
+    """
 
     def __init__(self) -> None:
         #: The position after the last turn that was found, where the next search begins.
@@ -54,14 +58,17 @@ class ToolResults:
     def of(
         self, data: Mapping[str, Any], turns: Sequence[Turn]
     ) -> list[ToolResult | CallRefused] | None:
-        """Return the tool results of a committed round, or None if the history lacks its turns.
+        """Return the tool results and refused calls of a committed round.
 
-        Answers of people, waits of a workflow and an agent's requests to its model are left out.
-        Refused calls are included.
+        Other answers of people, waits of a workflow, and an agent's requests to its model are left
+        out.
 
         Args:
-            data: data of the event ``committed``.
-            turns: the run's history.
+            data: The data of the round's event ``committed``.
+            turns: The turns of the run's history, oldest first.
+
+        Returns:
+            None if ``turns`` lacks the turns of the round.
         """
         for start in (self._next, 0):
             for place in range(start, len(turns)):
@@ -74,9 +81,13 @@ class ToolResults:
 
 
 def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
-    """Return a round's tool result as its event has it. Empty if the round called no tool.
+    """Return the tool result in a round's event.
 
-    The event may have only the beginning of the arguments and the result.
+    The event may have only the beginning of the result. The arguments are None if the event has
+    only their beginning. If the history has the result, ``ToolResults.of`` returns the whole.
+
+    Returns:
+        A list of one result. Empty if the event names no command, or a request to a model.
     """
     if not data.get("command") or _is_model_request(str(data["command"]), data):
         return []
@@ -84,9 +95,9 @@ def told_by_event(data: Mapping[str, Any]) -> list[ToolResult]:
 
 
 def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Sequence[Turn]:
-    """Return the turns from position ``place`` on if they belong to an event, else none.
+    """Return the turns at a position if they match a round.
 
-    ``data`` is that of the event.
+    Otherwise the result is empty. ``data`` is the data of the round's event.
     """
     steps = data.get("did")
     if isinstance(steps, list):
@@ -112,9 +123,13 @@ def _matching(data: Mapping[str, Any], turns: Sequence[Turn], place: int) -> Seq
 
 
 def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | None:
-    """Return a turn's tool result or refused call, or None if it has neither.
+    """Return the tool result or the refused call in a turn.
 
-    ``data`` is that of the round's event.
+    Args:
+        data: The data of the round's event.
+
+    Returns:
+        None if the turn is no tool call: a model's request, an answer of a person, or a wait.
     """
     if turn.command is None or not turn.command.name or _is_model_request(turn.command.name, data):
         return None
@@ -132,14 +147,20 @@ def _told(turn: Turn, data: Mapping[str, Any]) -> ToolResult | CallRefused | Non
 
 
 def _is_model_request(step: str, data: Mapping[str, Any]) -> bool:
-    """Return whether a step of a round is an agent's request to its model."""
+    """Return whether a step is the request of another library's agent to its model.
+
+    Args:
+        step: The name of the step.
+        data: The data of the round's event.
+    """
     return "did" in data and "model" in data and MODEL_STEP.fullmatch(step) is not None
 
 
 def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
     """Return the result in a turn's observation.
 
-    A workflow's observation is a journal entry, which contains the result or the error.
+    The observation of a workflow is a journal entry, which contains the result or the error. For a
+    large result, it is the beginning in ``data``, the data of the round's event.
     """
     match turn.observation:
         case {"artifact": _} if "did" in data:
@@ -152,7 +173,7 @@ def _result(turn: Turn, data: Mapping[str, Any]) -> Any:
 
 
 def arguments_of(text: Any) -> Mapping[str, Any] | None:
-    """Return the JSON object in a text. None if the text is cut or is no JSON object."""
+    """Return the JSON object in a text. None if the text is no complete JSON object."""
     try:
         args = json.loads(text)
     except (TypeError, ValueError, RecursionError):

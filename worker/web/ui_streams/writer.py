@@ -18,15 +18,15 @@ UiEvent = dict[str, Any]
 
 @dataclass(frozen=True)
 class UiToolCall:
-    """A call of a tool in a response.
+    """A tool call in a response.
 
     Attributes:
-        id: the call's id, unique in the run.
-        name: the name of the command, step or node.
-        args: the arguments. None until they are complete.
-        approved: the decision in the client's message. None: the message has no decision.
-        below: the id of the child run that asked about the call and makes it. None: the response's
-            run makes it. The result of a child run's call is not part of the response.
+        id: The call's id, unique in the run.
+        name: The name of the command, step or node.
+        args: The arguments. None if they are not complete or not known.
+        approved: The person's decision about the call. None: no decision is known.
+        below: The id of the run below that asked about the call and makes it. None: the run of the
+            response makes it. The result of a call of a run below is not part of the response.
     """
 
     id: str
@@ -36,12 +36,13 @@ class UiToolCall:
     below: str | None = None
 
     def fits(self, args: Mapping[str, Any] | None) -> tuple[bool, int]:
-        """Return how well the call's arguments fit those of a question about it. More is better.
+        """Return how similar the call's arguments are to ``args``. A larger result is better.
 
-        A question has the checked arguments, with defaults that the model left out.
+        The arguments may differ: those of a question are validated and contain defaults that the
+        model left out.
 
         Returns:
-            Whether they are equal, and how many of the call's arguments are among ``args``.
+            Whether the arguments are equal, and how many of the call's arguments are in ``args``.
         """
         own, known = self.args or {}, args or {}
         same = sum(name in known and known[name] == value for name, value in own.items())
@@ -49,12 +50,12 @@ class UiToolCall:
 
 
 class UiWriter(ABC):
-    """Writes a run's stream as events of a protocol.
+    """A writer of a response in the protocol of a chat interface.
 
-    Each method yields the events that it writes.
+    "Write" means: the method yields the events of the protocol.
 
     Attributes:
-        headers: further headers of the HTTP response.
+        headers: Further headers of the HTTP response.
     """
 
     headers: Mapping[str, str] = {}
@@ -65,53 +66,72 @@ class UiWriter(ABC):
 
     @abstractmethod
     def begin_step(self, name: str) -> Iterator[UiEvent]:
-        """Begin the part of the response that one attempt of a step shows."""
+        """Begin the response's part for an attempt of a step.
+
+        ``name`` is the number of the step, as text.
+        """
 
     @abstractmethod
     def end_step(self, name: str) -> Iterator[UiEvent]:
-        """End the part of an attempt."""
+        """End the response's part for an attempt of a step."""
 
     @abstractmethod
     def start_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
-        """Begin a text."""
+        """Begin a text: an answer (``text``) or reasoning (``thinking``).
+
+        ``part_id`` is the id of the text, unique in the run.
+        """
 
     @abstractmethod
     def add_text(
         self, part_id: str, kind: Literal["text", "thinking"], text: str
     ) -> Iterator[UiEvent]:
-        """Add a piece to a text that has begun."""
+        """Add a piece to the text ``part_id``, which has begun."""
 
     @abstractmethod
     def end_text(self, part_id: str, kind: Literal["text", "thinking"]) -> Iterator[UiEvent]:
-        """End a text."""
+        """End the text with the id ``part_id``."""
 
     @abstractmethod
     def add_data(self, kind: str, part: str, text: str) -> Iterator[UiEvent]:
-        """Write live text of a kind unknown to the protocol."""
+        """Write live text of a kind unknown to the protocol.
+
+        Args:
+            kind: The kind that the flow gave to the text.
+            part: The name of the text among several texts that a round shows at the same time.
+        """
 
     @abstractmethod
     def start_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """Begin a tool call, whose arguments may not be complete."""
+        """Begin a tool call. Its arguments may follow in pieces."""
 
     @abstractmethod
     def add_arguments(self, call: UiToolCall, text: str) -> Iterator[UiEvent]:
-        """Add a piece of JSON to an open call's arguments."""
+        """Add a piece of JSON text to a call's arguments."""
 
     @abstractmethod
     def end_call(self, call: UiToolCall) -> Iterator[UiEvent]:
-        """End a tool call. ``call`` has its arguments, unless they are not valid JSON."""
+        """End a tool call, because its arguments are complete.
+
+        ``call.args`` has the arguments. It is None if they are not valid JSON.
+        """
 
     @abstractmethod
     def give_result(self, call: UiToolCall, result: Any) -> Iterator[UiEvent]:
-        """Write the result of a call."""
+        """Write a call's result or error (``error_of``).
+
+        The call has ended before.
+        """
 
     @abstractmethod
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Take back the texts and calls of an attempt.
+        """Retract the texts and calls of an attempt that was given up.
 
-        The attempt was given up, and all its texts and calls have ended.
+        Args:
+            part_ids: The ids of the attempt's texts. All of them have ended.
+            calls: The attempt's tool calls. All of them have ended.
         """
 
     @abstractmethod
@@ -121,8 +141,9 @@ class UiWriter(ABC):
         """End the response with a question to the person.
 
         Args:
-            run_id: the response's run. A run below it may ask the question.
-            call: the tool call for which the person's approval is needed. None for other questions.
+            run_id: The run of the response. The question may be one of a run below it.
+            pending: The question.
+            call: The tool call that the person is to approve. None: the question is no approval.
         """
 
     @abstractmethod
@@ -130,8 +151,8 @@ class UiWriter(ABC):
         """End the response of a run that completed.
 
         Args:
-            answer: the run's answer, if no text has shown it. None: a text has shown it, or the run
-                has no answer.
+            answer: The run's answer, if no text has shown it. None: a text has shown the answer, or
+                the run has no answer.
         """
 
     @abstractmethod
@@ -143,7 +164,7 @@ class UiWriter(ABC):
         """End the response of a run that was stopped."""
 
     def trailer(self) -> bytes:
-        """Return the bytes after the last event."""
+        """Return the bytes that follow the last event. By default there are none."""
         return b""
 
 
@@ -153,23 +174,26 @@ def encoded(event: UiEvent) -> str:
 
 
 def interrupt_ref(run_id: str, pending: PendingInterrupt) -> str:
-    """Return a name of a question that begins with the id of the response's run.
+    """Return a name for a question that also contains the ids of the runs.
 
-    It is ``RUN/3:1``, or ``RUN/CHILD/3:1`` if a run below asks. A client that answers with this
-    name need not name the runs.
+    It is ``RUN/3:1``, where ``RUN`` is the run of the response (``run_id``). If a run below it
+    asks, it is ``RUN/CHILD/3:1``. A client that answers with this name need not name the runs.
     """
     return f"{run_id}/{question_key(run_id, pending)}"
 
 
 def asked_below(run_id: str, pending: PendingInterrupt) -> dict[str, str]:
-    """Return id and flow of the run that asks, if it is a run below the response's run."""
+    """Return the id and flow of a run below that asks.
+
+    If the run ``run_id`` itself asks, the result is empty.
+    """
     if pending.run_id == run_id:
         return {}
     return {"run": pending.run_id, "flow": pending.flow}
 
 
 def error_of(result: Any) -> str | None:
-    """Return the error's text in a tool's result, or None if it is no error."""
+    """Return the text of the error in a tool's result. None if the result is no error."""
     if isinstance(result, Mapping) and result.keys() in ({"error"}, {"error", "run"}):
         return str(result["error"])
     return None
