@@ -307,10 +307,6 @@ class Submission:
                 raise InvalidInput(
                     f"labels: expected a text for each name, got {text!r} for {name!r}"
                 )
-            if not name or "=" in name:  # Commands and queries write NAME=TEXT.
-                raise InvalidInput(
-                    f"labels: expected a name without '=', of at least one character; got {name!r}"
-                )
 
 
 def from_now(when: When | None, what: str, now: float) -> int | None:

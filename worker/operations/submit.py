@@ -78,7 +78,7 @@ def submit(
         not_before, deadline: The earliest start of the run, and the latest end. Each is an aware
             datetime, or a duration (timedelta, seconds) from now. The start is before the end.
         thread_id: Your name for the conversation that the run belongs to.
-        labels: Texts by name. No name is empty or contains ``=``.
+        labels: Texts by name.
         budgets: Limits on the run's spending (``tokens``, ``money``, ``seconds``, ``cycles``,
             ``commands.NAME``). They override the flow's own.
         retry: Tightens the flow's retry policies: ``max_attempts``, ``within``, ``not_on``. See

@@ -50,7 +50,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     *(
         ("submit", ("countdown", "x"), {"labels": value}, "labels")
-        for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None}, {"a=b": "c"}, {"": "c"})
+        for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None})
     ),
     *(
         ("submit", ("countdown", "x"), {"not_before": start, "deadline": 3600}, "not_before")
