@@ -67,7 +67,12 @@ QUERIES = {
     "flow:none": "",
 }
 #: Runs of a page, and runs that one page may look at.
-BOUNDS = {"whole": (50, None), "pages of two": (2, None), "a look at four": (3, 4)}
+BOUNDS = {
+    "one a page": (1, None),
+    "whole": (50, None),
+    "pages of two": (2, None),
+    "a look at four": (3, 4),
+}
 
 
 def test_pages_of_a_query_hold_each_matching_run_once_in_order(
@@ -88,6 +93,36 @@ def test_a_run_is_found_by_its_id_and_by_the_beginning_of_it(
         assert [run.id for run in client.runs(query=line, look=1)] == [run_id]
     assert [run.id for run in client.runs(query=f"id:{run_id[:9]}")] == [run_id]
     assert len(client.runs(query=f"{run_id} status:errored")) == 0
+
+
+def test_pages_of_a_query_that_names_ids_hold_each_matching_run_once(
+    client: Client, each_case: EachCase
+) -> None:
+    for run_id in ("a1", "b2", "a1x", "c3"):
+        client.submit("countdown", run_id, run_id=run_id, inputs={"rounds": 1})
+
+    def check(line: str, bounds: str) -> None:
+        found = paged(client, line, *BOUNDS[bounds])
+        assert sorted(found) == ["a1", "a1x", "b2"]
+
+    lines = ("id:b2 id:a1", "id:a1 id:none id:b2 id:a1", "id:a1 id:b2 sort:oldest")
+    bounds = ("one a page", "pages of two", "whole")
+    each_case(cases_of(lines, bounds), check)
+    for line in ("a1 sort:cost", "id:a1 id:none sort:duration", "id:a1 sort:oldest"):
+        assert sorted(paged(client, line, 50, None)) == ["a1", "a1x"], line
+        assert sorted(paged(client, line, 2, 1)) == ["a1", "a1x"], line
+    assert [run.id for run in client.runs(query="none sort:duration", limit=1)] == []
+
+
+def test_a_damaged_run_that_a_query_names_is_reported_on_one_page(client: Client) -> None:
+    for run_id in ("a1", "a1x", "a1y"):
+        client.submit("countdown", run_id, run_id=run_id, inputs={"rounds": 1})
+    client._store.redis.hset(client._store.keys.run("a1"), "labels", "{")
+    cursor, damaged = None, []
+    for _ in range(3):
+        page = client.runs(query="id:a1", limit=1, cursor=cursor)
+        damaged, cursor = [*damaged, *page.damaged], page.cursor
+    assert (damaged, cursor) == (["a1"], None)
 
 
 def test_the_largest_of_those_looked_at_come_first(client: Client, runs: dict[str, str]) -> None:

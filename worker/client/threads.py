@@ -68,6 +68,7 @@ class Threads(RunWaits, ClientApi):
         submitted_by: str | None,
         may_hear: Callable[[Run], bool] = lambda run: True,
         files: Sequence[File] = (),
+        has_own_topics: bool = False,
     ) -> SentMessage:
         """Send a message to the thread with this topic.
 
@@ -77,6 +78,7 @@ class Threads(RunWaits, ClientApi):
             topic: The topic that the thread's live run holds.
             may_hear: Returns whether the run that holds the topic may get the message.
             files: Files of the run that the message starts.
+            has_own_topics: Whether topics of this run belong to its submitter, as over HTTP.
 
         Raises:
             Taken: ``may_hear`` returned False for the run that holds the topic.
@@ -109,6 +111,7 @@ class Threads(RunWaits, ClientApi):
             submitted_by=submitted_by,
             topic=topic,
             files=tuple(files),
+            has_own_topics=has_own_topics,
         )
         # The name of a thread may be long, and a key too.
         own = sha256(f"{topic}\n{key}".encode()).hexdigest()

@@ -22,8 +22,14 @@ KIND_CHARACTERS = 80
 NO_TEXT = "(no text)"
 #: Beginning of a stored error: the run, its step and its node.
 _WHERE = re.compile(r"run \S+, step \d+(?:, node [^:]*)?: ")
-#: The class of an exception, in front of its message, which may be empty.
-_CLASS = re.compile(r"([A-Z][A-Za-z0-9_]*)(?:: |:?$)")
+#: The class of an exception, in front of its message, which may be empty. Few classes begin with a
+#: small letter: ``gaierror``, ``struct.error``.
+_CLASS = re.compile(r"(_*[A-Z]\w*|\w*error)(?:: |:?$)")
+#: The class of an exception behind the words of a workflow, command or graph that it ended.
+_WRAPPED_CLASS = re.compile(
+    r"(?:the workflow raised|step .+? failed:|command '.+?' failed:|"
+    r"the node '.+?' of the graph failed:) (\w+)(?=[:.,]|$)"
+)
 #: Parts of a sentence that differ between equal failures: quoted texts, ids and numbers.
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\b(?=[A-Za-z_-]*\d)[\w-]+(?:\.\d+)*")
 
@@ -38,7 +44,7 @@ def kind_of(error: str) -> str:
     lines = _WHERE.sub("", error, count=1).strip().splitlines()
     if not lines:
         return NO_TEXT
-    named = _CLASS.match(lines[0])
+    named = _CLASS.match(lines[0]) or _WRAPPED_CLASS.match(lines[0])
     if named is not None:
         return named[1]
     return _VARIABLE.sub("…", lines[0])[:KIND_CHARACTERS].strip()

@@ -77,6 +77,9 @@ FORKED = "forked"
 #: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run with the
 #: same id had another value.
 KEY_SALT = "key_salt"
+#: Field of a run whose topics have no owner, although it has a submitter: it was not submitted over
+#: HTTP, where topics belong to the submitter. Earlier releases did not store it.
+PLAIN_TOPICS = "plain_topics"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of signals sent to the run. ALL_HEARD: field with that number as of the

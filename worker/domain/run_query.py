@@ -158,7 +158,7 @@ class RunQuery:
         old they are.
         """
         texts = [term.text for term in self.terms if term.key in ("", "id") and not term.is_not]
-        return tuple(text for text in texts if RUN_ID.fullmatch(text))[:MOST_NAMED]
+        return tuple(dict.fromkeys(text for text in texts if RUN_ID.fullmatch(text)))[:MOST_NAMED]
 
     def fits(self, fields: Mapping[str, str], now: float) -> bool:
         """Return whether a run's hash fields match the query.
@@ -277,10 +277,11 @@ def _condition_of(term: QueryTerm) -> _Condition:
         statuses = {RunStatus(each) for each in text.split(",")}
         return lambda fields, _: status_of(fields) in statuses
     if key == "label":
-        name, equals, value = text.partition("=")
-        if equals:
-            return lambda fields, _: Record(fields).mapping("labels").get(name) == value
-        return lambda fields, _: name in Record(fields).mapping("labels")
+        # A name may have "=" in it too.
+        return lambda fields, _: any(
+            text in (name, f"{name}={value}")
+            for name, value in Record(fields).mapping("labels").items()
+        )
     if key == "node":
         return lambda fields, _: fields.get("current_node") == text
     if key == "kind":

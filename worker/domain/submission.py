@@ -23,6 +23,7 @@ from perdure.worker.domain.record import (
     EXPOSED,
     FILES,
     LIMITS_AND_PAUSES,
+    PLAIN_TOPICS,
     digest_of,
     version_of,
 )
@@ -69,6 +70,7 @@ class Submission:
         fork: The state that the run takes over if it is a fork. Otherwise None.
         chosen: Names of the limits and pauses to store as CHOSEN. None means those that have a
             value in this submission.
+        has_own_topics: Whether topics of the run belong to its submitter, as over HTTP.
     """
 
     flow: str
@@ -93,6 +95,7 @@ class Submission:
     files: tuple[File, ...] = ()
     fork: Fork | None = None
     chosen: Sequence[str] | None = None
+    has_own_topics: bool = False
 
     @property
     def first_values(self) -> str | None:
@@ -154,6 +157,8 @@ class Submission:
             fields["max_rounds"] = str(limit)
         if self.submitted_by is not None:
             fields["submitted_by"] = self.submitted_by
+            if not self.has_own_topics:
+                fields[PLAIN_TOPICS] = "1"
         if self.on_end is not None:
             fields["on_end"] = self.on_end
         if self.model is not None:

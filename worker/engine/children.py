@@ -19,7 +19,7 @@ from perdure.worker.domain.children import (
     pack_plan,
 )
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
-from perdure.worker.domain.record import VALUE, Record
+from perdure.worker.domain.record import PLAIN_TOPICS, VALUE, Record
 from perdure.worker.domain.submission import Submission, from_now
 from perdure.worker.domain.tree_amounts import ADDED, TREE, Payer
 from perdure.worker.errors import DamagedRun
@@ -101,7 +101,7 @@ class Planner:
         }
         inherited |= {
             name: record.fields[name]
-            for name in ("retention", "submitted_by")
+            for name in ("retention", "submitted_by", PLAIN_TOPICS)
             if name in record.fields
         }
         if trace := current_trace():

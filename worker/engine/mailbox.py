@@ -13,7 +13,7 @@ from perdure.flows.core.errors import FatalError, RoundStopped, TopicTaken
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.children import Child, KnownGroup
 from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
-from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
+from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, PLAIN_TOPICS, Record
 from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.http_urls import parse_http
@@ -144,7 +144,8 @@ class StoreMailbox(Mailbox):
         """Take a topic for the run, with the signals that wait for the topic.
 
         These signals move to the run's mailbox. If the run was submitted over HTTP, the name of the
-        submitter is put before the topic, as at a submission.
+        submitter is put before the topic, as at a submission. Earlier releases did not store how a
+        run was submitted, so this holds for all of their runs that have a submitter.
 
         Raises:
             TopicTaken: Another live run holds the topic.
@@ -153,8 +154,9 @@ class StoreMailbox(Mailbox):
             StoreUnavailable: The server does not answer. The result of this round will not be
                 committed.
         """
-        submitter = self._record.fields.get("submitted_by")
-        stored = topic if submitter is None else f"{submitter}/{topic}"
+        fields = self._record.fields
+        owner = None if PLAIN_TOPICS in fields else fields.get("submitted_by")
+        stored = topic if owner is None else f"{owner}/{topic}"
         try:
             word, detail = self._store.signals.take_topic(
                 self._record.id,

@@ -134,6 +134,7 @@ def fork(
         on_end=on_end_text,
         model=fields.get("model") if model is None else model,
         chosen=_chosen(record, options),
+        has_own_topics=session.has_own_topics,
         fork=replace(begin, asked=storable(asked, "the inputs")),
     )
     return make_run(

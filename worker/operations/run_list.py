@@ -30,8 +30,9 @@ from perdure.worker.operations.validation import ALL, OWN
 from perdure.worker.store import Store
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
-#: Position before all entries of an index: later than any clock.
-BEGIN = f"{10**15 - 1}.0:-"
+#: Begins the positions before all entries of the indexes, in each order: a score later than any
+#: clock. The id of the last listed run that the query names follows, or ``-`` behind them all.
+BEGIN = f"{10**15 - 1}.0:"
 #: Fields that a page leaves out because they are long. Reading the run itself returns them.
 LEFT_OUT = ("traceback",)
 #: Number of runs whose deciding fields are read in one exchange, about 7 ms.
@@ -156,15 +157,16 @@ def list_runs(
     order, position = place or (wanted.order, "")
     if order != wanted.order:
         raise validation.wrong("cursor", "that of a page of the same status and submitter", cursor)
-    scan = RunScan(store, wanted, position or None)
-    named = scan.read([ScannedRun(run_id, 0.0, {}) for run_id in wanted.query.named_ids])
-    scan.leave_out(run.id for run in named)
+    has_begun = position != "" and not position.startswith(BEGIN)
+    scan = RunScan(store, wanted, position if has_begun else None)
+    scan.leave_out(wanted.query.named_ids)
+    named = [] if has_begun else _named_after(wanted.query.named_ids, position)
     if wanted.query.sort in SORTED_AFTER_READING:
-        return _sorted_page(scan, wanted, limit, SORTED if look is None else look)
+        return _sorted_page(scan, wanted, named, limit, SORTED if look is None else look)
     batch_size = limit  # Often all of the first ones match, as with a status that most runs have.
-    matching = [] if position else named[:limit]
+    matching = scan.read([ScannedRun(run_id, 0.0, {}) for run_id in named])[:limit]
     if len(matching) == limit:
-        return Page(matching, f"{order}|{BEGIN}")
+        return Page(matching, f"{order}|{BEGIN}{matching[-1].id}", tuple(scan.damaged))
     while True:
         batch = batch_size if look is None else min(batch_size, look - scan.looked)
         if batch <= 0:
@@ -183,19 +185,34 @@ def list_runs(
             batch_size = wanted.batch_size
 
 
-def _sorted_page(scan: RunScan, wanted: RunFilter, limit: int, look: int) -> Page:
+def _named_after(named_ids: Sequence[str], position: str) -> Sequence[str]:
+    """Return the ids that a query names, without those before a position that begins with BEGIN."""
+    last = position.removeprefix(BEGIN)
+    if not last:
+        return named_ids
+    return named_ids[named_ids.index(last) + 1 :] if last in named_ids else ()
+
+
+def _sorted_page(
+    scan: RunScan, wanted: RunFilter, named: Sequence[str], limit: int, look: int
+) -> Page:
     """Return the matching runs with the largest duration or cost among the next ``look`` runs.
 
     A run whose duration or cost cannot be read is listed as damaged.
+
+    Args:
+        named: Ids that the query names. Those of matching runs are ranked with the others.
     """
     amount_of = cost_of if wanted.query.sort == "cost" else partial(duration_of, now=wanted.now)
-    ranked: list[tuple[float, ScannedRun]] = []
+    candidates = [each for each in scan.fitting([(run_id, 0.0) for run_id in named]) if each.fields]
     while not scan.is_over and scan.looked < look:
-        for candidate in scan.take(min(wanted.batch_size, look - scan.looked)):
-            try:
-                ranked.append((amount_of(candidate.fields), candidate))
-            except DamagedRun:
-                ranked.append((math.inf, candidate))
+        candidates += scan.take(min(wanted.batch_size, look - scan.looked))
+    ranked: list[tuple[float, ScannedRun]] = []
+    for candidate in candidates:
+        try:
+            ranked.append((amount_of(candidate.fields), candidate))
+        except DamagedRun:
+            ranked.append((math.inf, candidate))
     largest = heapq.nlargest(limit, ranked, key=itemgetter(0))
     runs = scan.read([candidate for _, candidate in largest])
     cursor = None if scan.is_over else f"{wanted.order}|{scan.position}"
@@ -248,7 +265,7 @@ class RunScan:
         self._merged = MergedRuns(store, spans, self._own, after, is_ascending)
         self._left_out: set[str] = set()
         self.looked = 0
-        self.position = after or BEGIN
+        self.position = after or f"{BEGIN}-"
         self.is_over = False
         self.damaged: list[str] = []
 
@@ -269,11 +286,16 @@ class RunScan:
         self.looked += count
         if entries:
             self.position = f"{entries[-1][1]}:{entries[-1][0]}"
-        entries = [
-            (run_id, score)
-            for run_id, score in entries
-            if run_id not in self._left_out and (not prefixes or run_id.startswith(prefixes))
-        ]
+        return self.fitting(
+            [
+                (run_id, score)
+                for run_id, score in entries
+                if run_id not in self._left_out and (not prefixes or run_id.startswith(prefixes))
+            ]
+        )
+
+    def fitting(self, entries: Sequence[tuple[str, float]]) -> list[ScannedRun]:
+        """Return the possible matches among entries, which are ids with their scores."""
         if not self._names:
             return [ScannedRun(run_id, score, {}) for run_id, score in entries]
         read = self._store.reads.many_fields([run_id for run_id, _ in entries], self._names)
@@ -306,7 +328,7 @@ class RunScan:
         return matching
 
     def leave_out(self, run_ids: Iterable[str]) -> None:
-        """Skip these runs in the rest of the scan, because the first page has them already."""
+        """Skip these runs in the scan. The list has them already, because the query names them."""
         self._left_out.update(run_ids)
 
     def _may_fit(self, run_id: str, fields: dict[str, str]) -> bool:

@@ -64,7 +64,7 @@ def runs(
         query: A query line, such as ``status:errored label:team=a submitted:<1d "some words"``.
             Its keys are described in docs/guides/find-runs.md. With ``sort:duration`` or
             ``sort:cost`` the page has the largest of the next ``look`` runs (2,000 if not
-            given).
+            given). No page has the rest of these runs, so choose ``limit`` accordingly.
 
     Raises:
         RunNotFound: No run has the id ``parent``.

@@ -40,7 +40,11 @@ class Session:
         settings: The settings in force. They are those of ``app`` if it is not None. Otherwise they
             are the argument ``settings``, with ``url`` as state server if ``url`` is not None.
         store: The store on the state server.
+        has_own_topics: Whether topics of the runs that the session makes belong to their
+            submitters.
     """
+
+    has_own_topics = False
 
     def __init__(
         self,
@@ -218,6 +222,19 @@ class Session:
         from perdure.worker.messaging.follow_ups import FollowUps  # imports Celery, which is slow
 
         FollowUps(self.store, self.connection.publisher).do(follow_ups[0].split())
+
+
+class CallerSession(Session):
+    """The session of a caller over HTTP. It shares settings and connections of a client's session.
+
+    Args:
+        session: The client's session.
+    """
+
+    has_own_topics = True
+
+    def __init__(self, session: Session) -> None:
+        self.__dict__ = session.__dict__
 
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:

@@ -76,7 +76,7 @@ def submit(
         interrupt_before, interrupt_after: Nodes to pause at. None means the flow's own.
         max_rounds: Maximum number of cycles. None means the flow's own.
         not_before, deadline: The earliest start of the run, and the latest end. Each is an aware
-            datetime, or a duration (timedelta, seconds) from now.
+            datetime, or a duration (timedelta, seconds) from now. The start is before the end.
         thread_id: Your name for the conversation that the run belongs to.
         labels: Texts by name.
         budgets: Limits on the run's spending (``tokens``, ``money``, ``seconds``, ``cycles``,
@@ -140,6 +140,7 @@ def submit(
         topic=options.get("topic"),
         model=options.get("model"),
         files=read_files,
+        has_own_topics=session.has_own_topics,
     )
     return make_run(
         session,
@@ -195,6 +196,11 @@ def make_run(
     if until is not None and until <= 0:
         raise InvalidInput(f"the deadline passed {-until / 1000:g} s ago; pass a later one")
     delay = delay if delay is not None and delay > 0 else None
+    if delay is not None and until is not None and delay >= until:
+        raise InvalidInput(
+            f"the deadline passes in {until / 1000:g} s, before the run may begin: not_before is "
+            f"{delay / 1000:g} s ahead. Pass a later deadline, or an earlier not_before"
+        )
     phase = "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
     message = session.connection.publisher.message(
         role, run_id, 1 if phase == "interrupted" else 0, submission.step

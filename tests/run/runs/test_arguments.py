@@ -53,6 +53,10 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None})
     ),
     *(
+        ("submit", ("countdown", "x"), {"not_before": start, "deadline": 3600}, "not_before")
+        for start in (timedelta(hours=2), datetime.now(UTC) + timedelta(hours=2), 3600)
+    ),
+    *(
         ("submit", ("countdown", "x"), {option: value}, option)
         for option in ("interrupt_before", "interrupt_after")
         for value in ("Executor", 5, [5], {"Executor": 1}, b"Executor")

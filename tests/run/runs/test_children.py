@@ -11,10 +11,12 @@ import pytest
 from perdure import Client, InvalidTransition, Run, RunStatus, Settings
 from perdure.worker.cli.commands.stop import describe_receipt
 from perdure.worker.domain.fleet import describe
+from perdure.worker.domain.record import PLAIN_TOPICS
 from tests.support.example_flows import child_runs
 from tests.support.page_visitor import Visitor
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
+from tests.support.runs import hash_of
 from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.child_runs",)
@@ -204,6 +206,7 @@ def test_a_child_has_what_it_was_given(client: Client, driver: Driver) -> None:
     (child,) = children_of(client, run)
     assert (child.goal, child.labels, child.details["budgets"]) == ("g", {"a": "b"}, {"tokens": 5})
     assert child.details["submitted_by"] == "ann"
+    assert PLAIN_TOPICS in hash_of(client._store, child.id)
     deadline = datetime.fromisoformat(child.details["deadline"])
     assert (deadline - child.created_at).total_seconds() == pytest.approx(60, abs=5)
 

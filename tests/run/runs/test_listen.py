@@ -9,6 +9,9 @@ import pytest
 from perdure import Client, InvalidFlow, Mailbox, RoundContext, Run, RunStatus, Settings, Taken
 from perdure.flows.core.errors import FatalError
 from perdure.testing import crash_lab
+from perdure.worker.domain.record import PLAIN_TOPICS
+from perdure.worker.web import Caller, Scope
+from perdure.worker.web.auth import AuthorizedClient
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.runs import hash_of, phase
 from tests.support.runs_in_every_status import play
@@ -107,13 +110,38 @@ def test_a_run_that_errored_behind_listen_has_its_topic_when_it_is_retried(
         client.submit("listener", TOPIC, topic=TOPIC)
 
 
-def test_the_topic_of_a_run_of_a_submitter_is_the_submitters(
+def test_a_run_of_client_takes_the_topic_that_client_signals_whoever_submitted_it(
     client: Client, settings: Settings
 ) -> None:
-    run = parked(client, settings, submitted_by="ann")
+    listening = parked(client, settings, submitted_by="ann")
+    assert client.get(listening.id).details["topic"] == TOPIC
+    assert client.signal(topic=TOPIC, name="paid").run_id == listening.id
+    client.request_stop(listening.id)
+    holding = parked(client, settings, submitted_by="ann", topic=TOPIC)
+    assert client.signal(topic=TOPIC, name="paid").run_id == holding.id
+    client.request_stop(holding.id)
+    sent = client.send("t", TOPIC, flow="listener", submitted_by="ann")
+    assert PLAIN_TOPICS in hash_of(client._store, sent.run_id)
+
+
+@pytest.mark.parametrize("made_by", ["a token", "an earlier release"])
+def test_a_run_that_was_submitted_over_http_takes_the_topic_of_its_submitter(
+    client: Client, settings: Settings, made_by: str
+) -> None:
+    ann = AuthorizedClient(client, Caller("ann", frozenset({Scope.SUBMIT, Scope.READ})))
+    maker = client if made_by == "an earlier release" else ann
+    options = {"submitted_by": "ann"} if maker is client else {}
+    run = maker.submit("listener", TOPIC, **options)  # type: ignore[arg-type]
+    if maker is client:  # It stored no field for the owner of topics.
+        client._store.redis.hdel(client._store.keys.run(run.id), PLAIN_TOPICS)
+    play(settings, run.id)
     assert client.get(run.id).details["topic"] == f"ann/{TOPIC}"
     assert client.signal(topic=TOPIC, name="paid").run_id is None
     assert client.signal(topic=f"ann/{TOPIC}", name="paid").run_id == run.id
+    sent = ann.send("t", TOPIC, flow="listener")
+    chat = ann.send_to_chat("chat:1", "1", TOPIC, "listener", None, "k")
+    for run_id in (sent.run_id, chat.run_id):
+        assert PLAIN_TOPICS not in hash_of(client._store, run_id)
 
 
 def test_what_is_damaged_ends_the_run_errored(client: Client, settings: Settings) -> None:

@@ -13,6 +13,25 @@ KINDS = {
         "run a1, step 3, node Executor: TimeoutError: ",
         "TimeoutError",
     ),
+    "CardDeclined": (
+        "run a1, step 3, node Executor: CardDeclined: card of ann",
+        "run a1, step 3: the workflow raised CardDeclined: card of bob",
+        "run a1, step 3: step charge failed: CardDeclined: card of cyd. Not idempotent: charge",
+        "run a1, step 3: step charge-2 failed: CardDeclined",
+        "run a1, step 3: step charge failed: CardDeclined, and 1 more: refund",
+        "run a1, step 3: command 'charge' failed: CardDeclined: card. It is not idempotent, so",
+        "run a1, step 3: command 'charge' failed: CardDeclined: . It is not idempotent, so",
+        "run a1, step 3: the node 'pay' of the graph failed: CardDeclined: card of dan",
+    ),
+    "gaierror": (
+        "run a1, step 3, node N: gaierror: [Errno -2] Name or service not known",
+        "run b2, step 4: step look_up failed: gaierror: [Errno -3] Temporary failure",
+    ),
+    "error": ("run a1, step 3, node N: error: unpack requires a buffer of 4 bytes",),
+    "_Busy": ("run a1, step 3, node N: _Busy: later", "run a1, step 3: the workflow raised _Busy"),
+    "step … of the recipe failed: too hot": (
+        "run a1, step 3, node N: step 3 of the recipe failed: too hot",
+    ),
     "the till is on fire": (
         "run a1, step 3, node Executor: the till is on fire",
         "run a1, step 3: the till is on fire",

@@ -17,13 +17,13 @@ DAY = 86_400_000
 NOW = 100 * DAY
 RUN = {
     "id": "ab12", "phase": "errored", "flow": "react", "current_node": "Executor", "goal": "Book the Invoice", "submitted_by": "ann",
-    "labels": json.dumps({"team": "a b", "x": 'q"u'}), "error": "TimeoutError: slow", "thread_id": "t", "forked": json.dumps({"run": "ef34", "step": 2, "origins": [["ef34", 1]]}),
+    "labels": json.dumps({"team": "a b", "x": 'q"u', "a=b": "c=d"}), "error": "TimeoutError: slow", "thread_id": "t", "forked": json.dumps({"run": "ef34", "step": 2, "origins": [["ef34", 1]]}),
     "inputs": json.dumps({"city": "New York", "days": 3, "dry": True, "by": "3", "of": {"a": [1]}}),
     "created_at": str(NOW - DAY), "ended_at": str(NOW - DAY + 600_000), "spent": json.dumps({"money": 0.25}), "t:money": "500000",
 }  # fmt: skip
 FITS = [
     "", "status:errored", "status:errored,completed", "status:queued status:errored", "-status:queued", "flow:react", "flow:a,react",
-    "label:team", 'label:team="a b"', 'label:"x=q\\"u"', "by:ann", "goal:invoice", "input:city", 'input:city="New York"', "input:days=3", "input:days=3.0", "input:dry=true", "input:by=3", 'input:"of={\\"a\\": [1]}"', "-input:city=Oslo", '"the invoice"', "book invoice", "ab1", "id:ab", "error:timeout", "thread:t", "forked:ef34",
+    "label:team", "label:a=b=c=d", "label:a=b", "-label:a", "-label:a=b=c", 'label:team="a b"', 'label:"x=q\\"u"', "by:ann", "goal:invoice", "input:city", 'input:city="New York"', "input:days=3", "input:days=3.0", "input:dry=true", "input:by=3", 'input:"of={\\"a\\": [1]}"', "-input:city=Oslo", '"the invoice"', "book invoice", "ab1", "id:ab", "error:timeout", "thread:t", "forked:ef34",
     "submitted:<2d", "submitted:>1h", "submitted:1970-04-10", "submitted:>1970-04-01", "ended:<1d", "ended:>20h", "duration:>9m",
     "duration:<11m", "cost:>0.7", "cost:<0.8", "-cost:>1", "node:Executor", "node:a node:Executor", "kind:TimeoutError", "-kind:timeouterror", "STATUS:errored", "children:yes sort:cost",
 ]  # fmt: skip

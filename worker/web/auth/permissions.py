@@ -39,7 +39,7 @@ from perdure.worker.metrics.exposition import exposition
 from perdure.worker.operations.arguments import CALLER_ARGUMENTS, OWN_NAMES, RUN_ARGUMENTS
 from perdure.worker.operations.event_batches import read_stream
 from perdure.worker.operations.operation import Operation, Owner
-from perdure.worker.operations.session import not_found
+from perdure.worker.operations.session import CallerSession, not_found
 from perdure.worker.operations.submit import run_exists
 from perdure.worker.operations.threads import messages_of, topic_of
 from perdure.worker.store.lookups import is_there
@@ -69,7 +69,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
 
     def __init__(self, client: Client, caller: Caller) -> None:
         self.client = client
-        self._session = session_of(client)
+        self._session = CallerSession(session_of(client))
         self.caller = caller
 
     def _perform(self, operation: Operation[Any, R], bound: inspect.BoundArguments) -> R:
@@ -352,7 +352,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
         name = self.caller.name
         return self.client._send(
             topic_of(thread, name), thread, text, flow, inputs, key, labels, budgets, name,
-            files=files,
+            files=files, has_own_topics=True,
         )  # fmt: skip
 
     def send_to_chat(
@@ -388,6 +388,7 @@ class AuthorizedClient(ReadMethods, Methods, CallerFeatures):
             return self.client._send(
                 self._own(topic), chat, text, flow, inputs, self._own(key), None, None, name,
                 lambda run: run.flow == flow and run.status is not RunStatus.INTERRUPTED, files,
+                has_own_topics=True,
             )  # fmt: skip
 
     # A caller's threads have the caller's name in their topics, so this method is not derived.
