@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -118,8 +119,8 @@ def _fault(error: Any) -> str:
     return f"{path}: {error.message}" if path else str(error.message)
 
 
-#: Maximum characters shown of a tool's own error.
-TOLD_CHARACTERS = 2000
+#: Maximum characters shown of a tool's own error. Of a longer one, its beginning and its end.
+TOLD_CHARACTERS = 8000
 
 
 class ToolFailed(PerdureError):
@@ -128,11 +129,21 @@ class ToolFailed(PerdureError):
     code = "tool-failed"
 
 
+def error_text(text: str) -> str:
+    """Return a tool's error without its middle if it is too long. The cause is often at the end."""
+    if len(text) <= TOLD_CHARACTERS:
+        return safe_text(text, TOLD_CHARACTERS)
+    note = f"\n[{len(text) - TOLD_CHARACTERS} characters or more are left out here]\n"
+    half = (TOLD_CHARACTERS - len(note)) // 2
+    return safe_text(f"{text[:half]}{note}{text[-half:]}", TOLD_CHARACTERS)
+
+
 def observation_of(result: CallToolResult, what: str) -> Any:
     """Convert an MCP result to an observation: its structured content, else its texts.
 
-    Pictures and other data are files under ``files``, which a command may return. Data that cannot
-    be a file of a run is named under ``left_out``.
+    Texts that the structured content does not repeat are beside it under ``text``. Pictures and
+    other data are files under ``files``, which a command may return. Data that cannot be a file of
+    a run is named under ``left_out``.
 
     Args:
         what: The tool and its server, for errors.
@@ -144,38 +155,63 @@ def observation_of(result: CallToolResult, what: str) -> Any:
     structured = result.structured_content
     if result.is_error:
         sent = [*(file.name for file in files), *left_out]
-        raise ToolFailed(safe_text(_error_text(texts, structured, sent, what), TOLD_CHARACTERS))
+        raise ToolFailed(error_text(_text_of_error(texts, structured, sent, what)))
     # Some servers send an empty object with each result.
     has_none = structured is None or (structured == {} and bool(texts))
     content = "\n".join(texts) if has_none else structured
+    more = [] if has_none else _texts_beside(structured, texts)
     try:
         told = storable(content, f"the result of {what}")
     except UnstorableValue as error:  # caused by the server, so it must not end the run
         raise ToolFailed(str(error)) from error
-    beside = {name: each for name, each in (("files", files), ("left_out", left_out)) if each}
+    values = (("text", "\n".join(more)), ("files", files), ("left_out", left_out))
+    beside = {name: each for name, each in values if each}
     return {"result": told, **beside} if beside else told
 
 
-def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
-    """Return the error of a tool: its texts, and its structured content as JSON.
+def _texts_beside(structured: Any, texts: list[str]) -> list[str]:
+    """Return the texts of a result that its structured content does not repeat.
+
+    A server repeats the content as JSON in one text, or one of its values in each text.
+    """
+    outer = _values_in(structured)
+    values = [structured, *outer, *(value for each in outer for value in _values_in(each))]
+    repeated = {_as_key(value) for value in values}
+    return [text for text in texts if text.strip() and repeated.isdisjoint(_keys_of(text))]
+
+
+def _values_in(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _as_key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _keys_of(text: str) -> set[str]:
+    """Return the JSON of a text, and of the value that the text has if it is JSON."""
+    keys = {_as_key(text), _as_key(text.strip())}
+    with suppress(ValueError, RecursionError):
+        keys.add(_as_key(json.loads(text)))
+    return keys
+
+
+def _text_of_error(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
+    """Return the error of a tool: its texts, its structured content as JSON, its data by name.
 
     Args:
-        sent: Names of the pictures and other data in the result.
+        sent: Names of the pictures and other data in the result. An error has no files.
     """
-    told = list(texts)
-    if structured and structured not in [_as_json(text) for text in texts]:
+    told = [text for text in texts if text.strip()]
+    if structured and not any(_as_key(structured) in _keys_of(text) for text in texts):
         told.append(json.dumps(structured, ensure_ascii=False, sort_keys=True))
-    if not any(text.strip() for text in told):
-        data = f"; it sent {', '.join(sent)}" if sent else ""
-        return f"{what} failed without an error message{data}"
+    if not told:
+        told.append(f"{what} failed without an error message")
+    if sent:
+        told.append(f"(it also sent {', '.join(sent)}, which an error does not keep)")
     return "\n".join(told)
-
-
-def _as_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:
