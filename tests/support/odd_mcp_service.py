@@ -39,6 +39,7 @@ class OddService:
     Attributes:
         answer: its answer to a call of a tool; None: nothing, before the test ends.
         tools: the tools that it lists.
+        page: its answer to a request for a page of the list; None: as ``tools`` says.
         next_cursor: the cursor of each of its lists.
         pongs: whether it answers a ping.
         lost: its answer with a session that it does not know.
@@ -48,6 +49,7 @@ class OddService:
 
     answer: Callable[[dict[str, Any]], Answer | None] = lambda asked: result()
     tools: list[Any] = field(default_factory=lambda: [TOOL])
+    page: Callable[[dict[str, Any]], Answer | None] | None = None
     next_cursor: str | None = None
     pongs: bool = True
     lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
@@ -76,6 +78,8 @@ class OddService:
             return Answer(status=202)
         if session not in self.sessions:
             return self.lost
+        if method == "tools/list" and self.page is not None:
+            return self.page(asked)
         if method == "tools/list":
             more = {} if self.next_cursor is None else {"nextCursor": self.next_cursor}
             return Answer({"result": {"tools": self.tools, **more}})

@@ -103,8 +103,10 @@ class McpSession:
             self._is_list_old = False
             async with asyncio.timeout(seconds):
                 self._tools = await tools_of(client)
-        except Exception as error:
+        except BaseException as error:
             self._is_list_old = True
+            if not isinstance(error, Exception):
+                raise  # the round was cancelled
             if isinstance(error, TimeoutError):
                 self._check_alive(client)
             fault = self._judged(error, served, "list of tools", seconds)

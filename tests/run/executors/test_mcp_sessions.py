@@ -5,12 +5,20 @@ own.
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from perdure.flows.core.errors import BadReply, FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.core.errors import (
+    BadReply,
+    FatalError,
+    OutcomeUnknown,
+    RetryableError,
+    RoundStopped,
+)
 from perdure.flows.executors.mcp import mcp_commands, session
+from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
 from tests.support.cases import Cases
@@ -29,6 +37,17 @@ def tool_of(service: OddService, name: str = "t", seconds: float = 5) -> Any:
         "odd", url=service.url, tools=[name], timeout_seconds=seconds, start_seconds=5
     )
     return command
+
+
+#: The tool as the service declares it after a change.
+NEEDS_Z = {"name": "t", "inputSchema": {"type": "object", "required": ["z"], "properties": {}}}
+
+
+def says_that_the_list_changed(asked: dict[str, Any]) -> Answer:
+    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": result().body["result"]}
+    events = "".join(f"data: {json.dumps(each)}\n\n" for each in (changed, answer))
+    return Answer(events, kind="text/event-stream")
 
 
 LOST: Cases = {
@@ -104,21 +123,28 @@ def test_a_tool_that_a_service_adds_is_found_without_a_new_session(context: Roun
 def test_a_list_that_changed_is_read_again_before_arguments_are_checked(
     context: RoundContext,
 ) -> None:
-    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-
-    def says_so(asked: dict[str, Any]) -> Answer:
-        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": result().body["result"]}
-        events = "".join(f"data: {json.dumps(each)}\n\n" for each in (changed, answer))
-        return Answer(events, kind="text/event-stream")
-
     with odd_service() as service:
         command = tool_of(service)
         command.check({"x": 1})
-        service.answer = says_so
+        service.answer = says_that_the_list_changed
         command.carry_out({"x": 1}, context)
-        service.tools = [
-            {"name": "t", "inputSchema": {"type": "object", "required": ["z"], "properties": {}}}
-        ]
+        service.tools = [NEEDS_Z]
+        with pytest.raises(BadReply, match="'z' is a required property"):
+            command.check({"x": 1})
+
+
+def test_a_list_whose_reading_was_cancelled_is_read_again(context: RoundContext) -> None:
+    with odd_service() as service, ThreadPoolExecutor(1) as rounds:
+        command = tool_of(service)
+        service.answer = says_that_the_list_changed
+        command.carry_out({"x": 1}, context)
+        service.tools, service.page = [NEEDS_Z], lambda asked: None
+        reading = rounds.submit(background.run, command.takes._declaration(), context.cancelled)
+        until(lambda: service.asked.count("tools/list") == 2, "the reading of the list")
+        context.cancelled.set()
+        with pytest.raises(RoundStopped):
+            reading.result(20)
+        service.page = None
         with pytest.raises(BadReply, match="'z' is a required property"):
             command.check({"x": 1})
 
