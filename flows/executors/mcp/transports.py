@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import shutil
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,8 @@ logger = logging.getLogger("perdure.mcp")
 #: Maximum characters of a line of a server's stderr in the log, and of the end of stderr in an
 #: error.
 LINE, TAIL = 1000, 500
+#: Maximum seconds that a server can ask to wait before the next attempt.
+LONGEST_WAIT = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +190,19 @@ async def _program(
         pipe.close()
 
 
+def _seconds(retry_after: str) -> float | None:
+    """Return the seconds of a Retry-After header, which is a number or a date, at most a day."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(retry_after)
+        except ValueError:
+            return None
+        seconds = until.timestamp() - time.time()
+    return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None
+
+
 @asynccontextmanager
 async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tuple[Any, Any]]:
     import httpx2
@@ -203,10 +221,8 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 noted.append(McpTransport(None))
                 raise
-            wait = response.headers.get("retry-after", "")
-            noted.append(
-                McpTransport(response.status_code, float(wait) if wait.isdecimal() else None)
-            )
+            wait = _seconds(response.headers.get("retry-after", ""))
+            noted.append(McpTransport(response.status_code, wait))
             bound(response)
             return response
 
