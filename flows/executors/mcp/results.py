@@ -18,7 +18,7 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.files import File, check_together, file_from
 from perdure.flows.core.json_values import storable
-from perdure.flows.core.summaries import safe_text
+from perdure.flows.core.summaries import MOST_KEPT, safe_text
 
 if TYPE_CHECKING:
     import mcp_types
@@ -143,13 +143,13 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 
     Texts that the structured content does not repeat are beside it under ``text``. Pictures and
     other data are files under ``files``, which a command may return. Data that cannot be a file of
-    a run is named under ``left_out``.
+    a run is named under ``left_out``. A content that cannot be stored is its JSON as a text.
 
     Args:
         what: The tool and its server, for errors.
 
     Raises:
-        ToolFailed: The tool reports an error, or its result cannot be stored.
+        ToolFailed: The tool reports an error.
     """
     texts, files, left_out = _parts(result.content)
     structured = result.structured_content
@@ -162,8 +162,9 @@ def observation_of(result: CallToolResult, what: str) -> Any:
     more = [] if has_none else _texts_beside(structured, texts)
     try:
         told = storable(content, f"the result of {what}")
-    except UnstorableValue as error:  # caused by the server, so it must not end the run
-        raise ToolFailed(str(error)) from error
+    except UnstorableValue:  # caused by the server: NaN, or deep nesting
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        told = safe_text(text, MOST_KEPT)
     values = (("text", "\n".join(more)), ("files", files), ("left_out", left_out))
     beside = {name: each for name, each in values if each}
     return {"result": told, **beside} if beside else told

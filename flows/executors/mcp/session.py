@@ -14,6 +14,7 @@ from perdure.flows.core.errors import FatalError, OutcomeUnknown, PerdureError, 
 from perdure.flows.core.names import suggest
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.odd_results import repair_result
 from perdure.flows.executors.mcp.results import TOLD_CHARACTERS, Tool, ToolFailed, observation_of
 from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
@@ -179,12 +180,13 @@ class McpSession:
             self._unwanted.set()
 
     def _inspect(self, message: Any) -> None:
-        """Check a server's message before the client library does. Drop invalid tools."""
+        """Check a server's message before the client library does. Repair what it would refuse."""
         method = getattr(getattr(message, "message", None), "method", None)
         if method == "notifications/tools/list_changed":
             self._is_list_old = True
         if self._version is None:
             return
+        repair_result(message, self._version)
         for tool, fault in drop_invalid_tools(message, self._version).items():
             self._invalid_tools[tool] = self._secrets.cleaned(fault)
             logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)

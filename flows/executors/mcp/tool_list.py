@@ -32,7 +32,10 @@ async def tools_of(client: Client) -> dict[str, Tool]:
 
 
 def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
-    """Remove invalid declarations from a server's list of tools.
+    """Remove invalid declarations and all schemas of results from a server's list of tools.
+
+    The client library would refuse the result of a call that took place if it does not fit the
+    tool's own schema.
 
     An invalid declaration violates the protocol. The client library (mcp 2.3) refuses a whole list
     for one of them, so that the server could not be used at all.
@@ -47,7 +50,12 @@ def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
     result = getattr(getattr(message, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
         return {}
-    if "content" in result or _fault_of(result, version) is None:
+    if "content" in result:
+        return {}
+    for tool in result["tools"]:
+        if isinstance(tool, dict):
+            tool.pop("outputSchema", None)
+    if _fault_of(result, version) is None:
         return {}
     kept: list[Any] = []
     removed: dict[str, str] = {}

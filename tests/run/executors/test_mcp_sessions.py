@@ -87,6 +87,22 @@ def test_an_error_of_a_tool_is_shown_whatever_its_code_is(code: int, context: Ro
         assert service.asked.count("initialize") == 1
 
 
+@pytest.mark.parametrize(
+    "schema", [{"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "strange"}]
+)
+def test_a_result_that_does_not_fit_the_tools_own_schema_is_the_result(
+    schema: dict[str, Any], context: RoundContext
+) -> None:
+    with odd_service() as service:
+        service.tools = [{**TOOL, "outputSchema": schema}]
+        command = tool_of(service)
+        assert command.carry_out({}, context) == "ok"
+        odd = {"content": [{"type": "odd", "of": 1}], "structuredContent": {"n": "one"}}
+        service.answer = lambda asked: Answer({"result": odd})
+        told = {"result": {"n": "one"}, "text": '{"type": "odd", "of": 1}'}
+        assert command.carry_out({}, context) == told
+
+
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
     context: RoundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,9 +145,10 @@ def test_an_empty_structured_content_does_not_hide_the_text() -> None:
     assert observation_of(result(structuredContent={}), "it") == {}
 
 
-def test_a_result_that_could_not_be_kept_is_the_tools_failure_and_not_the_runs() -> None:
-    with pytest.raises(ToolFailed, match="nan"):
-        observation_of(result(TEXT, structuredContent={"a": float("nan")}), "it")
+def test_a_result_that_cannot_be_stored_is_its_json() -> None:
+    given = result(TEXT, structuredContent={"a": float("nan"), "b": "one"})
+    assert observation_of(given, "it") == '{"a": NaN, "b": "one"}'
+    assert observation_of(result({"type": "text", "text": "a\udce4"}), "it") == "a?"
 
 
 def test_arguments_are_checked_by_the_servers_schema() -> None:
