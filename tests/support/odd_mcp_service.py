@@ -28,8 +28,8 @@ def result(text: str = "ok") -> Answer:
     return Answer({"result": {"content": [{"type": "text", "text": text}]}})
 
 
-def error(code: int, message: str, status: int = 200) -> Answer:
-    return Answer({"error": {"code": code, "message": message}}, status)
+def error(code: int, message: str, status: int = 200, **more: Any) -> Answer:
+    return Answer({"error": {"code": code, "message": message, **more}}, status)
 
 
 @dataclass

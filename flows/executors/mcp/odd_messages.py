@@ -33,7 +33,9 @@ def understood(message: Any) -> Any:
     if isinstance(request, bool) or not isinstance(request, int | str) or "method" in line:
         return message
     if line.get("error") is not None:
-        error = ErrorData(code=_code_of(line["error"]), message=_text_of(line["error"]))
+        fault = line["error"]
+        data = fault.get("data") if isinstance(fault, dict) and "message" in fault else None
+        error = ErrorData(code=_code_of(fault), message=_text_of(fault), data=data)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
     if isinstance(line.get("result"), dict):
         answer = JSONRPCResponse(jsonrpc="2.0", id=request, result=line["result"])

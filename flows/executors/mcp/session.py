@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,10 +13,9 @@ from urllib.parse import urlsplit
 
 from perdure.flows.core.errors import FatalError, OutcomeUnknown, PerdureError, RetryableError
 from perdure.flows.core.names import suggest
-from perdure.flows.core.summaries import safe_text
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
 from perdure.flows.executors.mcp.odd_results import repair_result
-from perdure.flows.executors.mcp.results import TOLD_CHARACTERS, Tool, ToolFailed, observation_of
+from perdure.flows.executors.mcp.results import Tool, ToolFailed, error_text, observation_of
 from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
 
@@ -313,7 +313,18 @@ class McpSession:
         return kind(f"{self.what} cannot be reached: {why}{stderr}")
 
     def _cleaned(self, error: BaseException) -> str:
-        return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
+        """Return an error's text without secrets, and the data that its server sent with it."""
+        from mcp import MCPError
+
+        text = str(error) or type(error).__name__
+        if isinstance(error, MCPError):
+            data = self._secrets.cleaned(error.data)
+            told = [
+                error.message or f"error {error.code}",
+                *([] if data is None else [json.dumps(data, ensure_ascii=False, sort_keys=True)]),
+            ]
+            text = "; data: ".join(told)
+        return error_text(self._secrets.cleaned(text))
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -87,6 +87,25 @@ def test_an_error_of_a_tool_is_shown_whatever_its_code_is(code: int, context: Ro
         assert service.asked.count("initialize") == 1
 
 
+#: Messages and data of errors, and the round's error for them.
+DATA: Cases = {
+    "an object": ("no", {"b": 1, "a": "ü"}, r'^tool \'t\': no; data: {"a": "ü", "b": 1}$'),
+    "a text": ("no", "full", r'^tool \'t\': no; data: "full"$'),
+    "no message": ("", [1], r"^tool 't': error -32000; data: \[1\]$"),
+    "neither": ("", None, r"^tool 't': error -32000$"),
+}
+
+
+def test_an_error_of_a_server_keeps_its_data(each_case: Each) -> None:
+    def check(message: str, data: Any, text: str) -> None:
+        with odd_service() as service:
+            service.answer = lambda asked: error(-32000, message, data=data)
+            with pytest.raises(ToolFailed, match=text):
+                tool_of(service).carry_out({}, RoundContext("g"))
+
+    each_case(DATA, check)
+
+
 @pytest.mark.parametrize(
     "schema", [{"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "strange"}]
 )
