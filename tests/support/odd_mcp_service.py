@@ -22,6 +22,7 @@ class Answer:
     body: Any = None
     status: int = 200
     kind: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 def result(text: str = "ok") -> Answer:
@@ -110,7 +111,8 @@ def odd_service() -> Iterator[OddService]:
                 session = f"s{service.asked.count('initialize')}"
                 service.sessions.add(session)
                 self.send_header("Mcp-Session-Id", session)
-            self.send_header("Content-Type", answer.kind)
+            for name, value in {**answer.headers, "Content-Type": answer.kind}.items():
+                self.send_header(name.replace("_", "-"), value)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
             self.wfile.write(raw)

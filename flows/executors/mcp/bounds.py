@@ -52,14 +52,16 @@ class BoundedStream(httpx2.AsyncByteStream):
 def bound(response: httpx2.Response) -> None:
     """Limit the size of an MCP server's HTTP response.
 
-    An event stream as a whole has no limit, because the client library limits each event. A
-    compressed body is not read at all: the request did not accept it, and a few bytes could
-    decompress to any size.
+    An event stream as a whole has no limit, because the client library limits each event. With an
+    error status it has, because it is read as a whole. A compressed body is not read at all: the
+    request did not accept it, and a few bytes could decompress to any size.
     """
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         response.stream = BoundedStream(response.stream, 0, COMPRESSED)
-    elif not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        return
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    if not is_stream or response.status_code >= 400:
         response.stream = BoundedStream(response.stream, MOST_BYTES, TOO_LARGE)
 
 

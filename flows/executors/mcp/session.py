@@ -30,6 +30,10 @@ PING_SECONDS = 10.0
 _BROKEN = ("Connection closed", "SSE stream ")
 #: HTTP statuses for refused credentials, and for a server that is busy.
 _DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
+#: HTTP statuses for a session that the server does not know. 400 may have other reasons.
+_LOST, _MAYBE_LOST = frozenset({404, 410}), 400
+#: HTTP statuses of an endpoint that is not there, and of a request that did not arrive in time.
+_LATER = frozenset({404, 408})
 
 
 class McpSession:
@@ -54,6 +58,8 @@ class McpSession:
         self._listing = asyncio.Lock()
         self._ping: asyncio.Task[None] | None = None
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._calls = 0
+        self._is_retired = False
         self._client: Client | None = None
         self._version: str | None = None
         self._fault: PerdureError | None = None
@@ -61,8 +67,22 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Whether the session has ended. No call can succeed then."""
+        """Whether the session takes no further calls."""
+        return self._is_retired or self._is_closed
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether no call can succeed any more, also none that runs."""
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
+
+    def _retire(self) -> None:
+        """Take no further calls, and end the session after its running calls.
+
+        Runs share the session, and the MCP server may still answer their calls.
+        """
+        self._is_retired = True
+        if not self._calls:
+            self._unwanted.set()
 
     async def settle(self) -> None:
         """Wait for the answer to a pending ping, which decides whether the session has ended."""
@@ -110,10 +130,9 @@ class McpSession:
                 raise  # the round was cancelled
             if isinstance(error, TimeoutError):
                 self._check_alive(client)
+            await self._check_session(client, served)
             fault = self._judged(error, served, "list of tools", seconds)
-            # Listing tools has no effect, so nothing is in doubt.
-            is_final = isinstance(fault, FatalError) or type(fault) is RetryableError
-            raise fault if is_final else RetryableError(str(fault)) from None
+            raise self._without_doubt(fault) from None
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Call a tool, and return its result as JSON data.
@@ -125,6 +144,17 @@ class McpSession:
             FatalError: The server refuses the credentials.
         """
         client = await self._opened()
+        self._calls += 1
+        try:
+            return await self._call(client, name, arguments, seconds)
+        finally:
+            self._calls -= 1
+            if self._is_retired:
+                self._retire()
+
+    async def _call(
+        self, client: Client, name: str, arguments: Mapping[str, Any], seconds: float
+    ) -> Any:
         served: list[McpTransport] = []
         requests.set(served)
         asking = asyncio.create_task(client.call_tool(name, dict(arguments)))
@@ -147,6 +177,7 @@ class McpSession:
             raise self._lost("it ended before it answered", OutcomeUnknown)
         error = asking.exception()
         if error is not None:
+            await self._check_session(client, served)
             # The cause is suppressed, because it may contain a secret and would be logged.
             raise self._judged(error, served, what, seconds) from None
         try:
@@ -162,18 +193,26 @@ class McpSession:
         if self._ping is None or self._ping.done():
             self._ping = asyncio.create_task(self._ping_once(client))
 
+    async def _check_session(self, client: Client, served: list[McpTransport]) -> None:
+        """Find out by a ping whether status 400 means that the server has lost the session."""
+        is_unclear = bool(served) and served[-1].has_session and served[-1].status == _MAYBE_LOST
+        if is_unclear and not self.ended:
+            self._check_alive(client)
+            await self.settle()
+
     async def _ping_once(self, client: Client) -> None:
         from mcp import MCPError
         from mcp_types import EmptyResult, PingRequest
 
-        requests.set([])
+        served: list[McpTransport] = []
+        requests.set(served)
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await client.session.send_request(PingRequest(), EmptyResult)
         except MCPError as error:
             # An error is an answer: later versions of the protocol have no ping.
-            if error.message.startswith(_BROKEN):
-                self._unwanted.set()
+            if error.message.startswith(_BROKEN) or any(each.failed for each in served):
+                self._retire()
         except Exception as error:
             reason = type(error).__name__
             logger.warning("%s: no answer to a ping (%s); opens a new session", self.what, reason)
@@ -254,15 +293,20 @@ class McpSession:
         succeed.
         """
         fault = self._judged(
-            error, [each for each in served if each.refused], "start", self._server.start_seconds
+            error,
+            [each for each in served[-1:] if each.failed],
+            "start",
+            self._server.start_seconds,
         )
-        if isinstance(fault, FatalError) or type(fault) is RetryableError:
-            return fault
-        return self._lost(
-            "it did not start in time (start_seconds)"
-            if isinstance(error, TimeoutError)
-            else self._cleaned(error)
-        )
+        if isinstance(error, TimeoutError) and type(fault) is OutcomeUnknown:
+            return self._lost("it did not start in time (start_seconds)")
+        return self._without_doubt(fault)
+
+    def _without_doubt(self, fault: PerdureError) -> PerdureError:
+        """Return the round's error for a request without effect, which is never in doubt."""
+        if isinstance(fault, OutcomeUnknown):
+            return RetryableError(str(fault), fault.retry_after)
+        return fault if isinstance(fault, FatalError | RetryableError) else self._lost(str(fault))
 
     def _judged(
         self, error: BaseException, served: list[McpTransport], what: str, seconds: float
@@ -277,36 +321,46 @@ class McpSession:
         from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
         from pydantic import ValidationError
 
-        code = error.code if isinstance(error, MCPError) else None
-        refused = served[-1] if served and all(each.refused for each in served) else None
-        if refused is not None and refused.status in _DENIED:
-            self._unwanted.set()
-            return FatalError(
-                f"{self.what} refuses the credentials (HTTP {refused.status}); "
-                "check the headers that the flow declares"
-            )
-        if refused is not None and refused.status in _BUSY:
-            return RetryableError(
-                f"{self.what} is busy (HTTP {refused.status})", refused.retry_after
-            )
+        if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+            self._is_list_old = True  # the server may have another schema by now
+        last = served[-1] if served else None
+        status = None if last is None else last.status
+        is_undone = last is not None and all(each.refused for each in served)
+        kind = RetryableError if is_undone else OutcomeUnknown
+        why = self._cleaned(error)
+        if last is not None and status is not None and last.failed:
+            http = self._secrets.cleaned(last.text)
+            if is_undone and status in _DENIED:
+                self._retire()
+                return FatalError(
+                    f"{self.what} refuses the credentials ({http}); "
+                    "check the headers that the flow declares"
+                )
+            if status in _BUSY:
+                return kind(f"{self.what} is busy ({http})", last.retry_after)
+            is_lost = status in _LOST or (status == _MAYBE_LOST and self.ended)
+            if is_lost and last.has_session:
+                self._retire()
+                return self._lost(http, kind)
+            if last.is_answer:
+                return ToolFailed(f"{what}: {why}")
+            if is_undone and status < 500 and status not in _LATER:
+                return ToolFailed(f"{what}: {http}")
+            why = http
         if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
-        failed = any(each.status is None or each.status >= 400 for each in served)
-        if code not in (INVALID_PARAMS, METHOD_NOT_FOUND):  # these come with any HTTP status
-            is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
-            closed = self.ended or failed or (self._server.url is not None and is_broken)
-        else:
-            self._is_list_old = True  # the server may have another schema by now
-            closed = self.ended
-        # The server did answer, even if the answer is unusable.
-        if isinstance(error, MCPError | ValidationError | RuntimeError) and not closed:
-            return ToolFailed(f"{what}: {self._cleaned(error)}")
-        # Close this session, so that the next call opens a new one. The service may have restarted
-        # and no longer know this session.
-        self._unwanted.set()
-        return self._lost(
-            self._cleaned(error), OutcomeUnknown if refused is None else RetryableError
+        is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
+        is_unanswered = (last is not None and last.failed) or (
+            is_broken and self._server.url is not None
         )
+        # The server did answer, even if the answer is unusable.
+        is_answer = isinstance(error, MCPError | ValidationError | RuntimeError)
+        if is_answer and not is_unanswered and not self._is_closed:
+            return ToolFailed(f"{what}: {why}")
+        # The service may have restarted, and no longer know this session.
+        if self._client is not None and not self.ended:
+            self._check_alive(self._client)
+        return self._lost(why, kind)
 
     def _lost(self, why: str, kind: type[RetryableError] = RetryableError) -> RetryableError:
         stderr = f"; last output: {self._output.tail}" if self._output.tail else ""

@@ -53,7 +53,17 @@ def says_that_the_list_changed(asked: dict[str, Any]) -> Answer:
 LOST: Cases = {
     "404, as the official server says it": (error(-32001, "Session not found", 404),),
     "404 with a request error": (error(-32600, "Session has been terminated", 404),),
+    "404 with the code of wrong parameters": (error(-32602, "Session not found", 404),),
+    "404 with the code of an unknown method": (error(-32601, "Session not found", 404),),
+    "404 without the id of the request": (
+        Answer({"id": None, "error": {"code": -32602, "message": "Session not found"}}, 404),
+    ),
+    "404 with another id": (
+        Answer({"id": "server-error", "error": {"code": -32602, "message": "no session"}}, 404),
+    ),
+    "410": (Answer("Gone", 410, "text/plain"),),
     "404 in words": (Answer("Not Found", 404, "text/plain"),),
+    "400 with the code of wrong parameters": (error(-32602, "No valid session ID", 400),),
     "400": (error(-32000, "Bad Request: No valid session ID provided", 400),),
     "400 in words": (Answer("No valid session ID provided", 400, "text/plain"),),
 }
