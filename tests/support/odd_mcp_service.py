@@ -17,12 +17,17 @@ TOOL = {"name": "t", "inputSchema": {"type": "object", "properties": {"x": {"typ
 
 @dataclass
 class Answer:
-    """An HTTP response. A body that is no text is the result or the error of the request."""
+    """An HTTP response. A body that is no text is the result or the error of the request.
+
+    If ``breaks``, the connection ends before the last byte of the response, or before the first
+    one if there is no body.
+    """
 
     body: Any = None
     status: int = 200
     kind: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    breaks: bool = False
 
 
 def result(text: str = "ok") -> Answer:
@@ -106,6 +111,9 @@ def odd_service() -> Iterator[OddService]:
             if body is not None and not isinstance(body, str):
                 body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **body})
             raw = (body or "").encode()
+            if answer.breaks and not raw:
+                self.close_connection = True
+                return
             self.send_response(answer.status)
             if asked.get("method") == "initialize":
                 session = f"s{service.asked.count('initialize')}"
@@ -115,7 +123,7 @@ def odd_service() -> Iterator[OddService]:
                 self.send_header(name.replace("_", "-"), value)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
-            self.wfile.write(raw)
+            self.wfile.write(raw[:-1] if answer.breaks else raw)
 
         def do_GET(self) -> None:
             self._refuse()

@@ -324,43 +324,62 @@ class McpSession:
         if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
             self._is_list_old = True  # the server may have another schema by now
         last = served[-1] if served else None
-        status = None if last is None else last.status
-        is_undone = last is not None and all(each.refused for each in served)
-        kind = RetryableError if is_undone else OutcomeUnknown
-        why = self._cleaned(error)
-        if last is not None and status is not None and last.failed:
-            http = self._secrets.cleaned(last.text)
-            if is_undone and status in _DENIED:
-                self._retire()
-                return FatalError(
-                    f"{self.what} refuses the credentials ({http}); "
-                    "check the headers that the flow declares"
-                )
-            if status in _BUSY:
-                return kind(f"{self.what} is busy ({http})", last.retry_after)
-            is_lost = status in _LOST or (status == _MAYBE_LOST and self.ended)
-            if is_lost and last.has_session:
-                self._retire()
-                return self._lost(http, kind)
-            if last.is_answer:
-                return ToolFailed(f"{what}: {why}")
-            if is_undone and status < 500 and status not in _LATER:
-                return ToolFailed(f"{what}: {http}")
-            why = http
+        kind = RetryableError if _is_undone(served) else OutcomeUnknown
+        if last is not None and last.failed:
+            why = self._secrets.cleaned(last.text)
+            fault = self._judged_status(error, last, kind, what, why)
+            if fault is not None:
+                return fault
+            is_answer = False
+        else:
+            # The server did answer, even if the answer is unusable.
+            is_answer = isinstance(error, MCPError | ValidationError | RuntimeError)
+            why = self._cleaned(error)
         if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
         is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
-        is_unanswered = (last is not None and last.failed) or (
-            is_broken and self._server.url is not None
-        )
-        # The server did answer, even if the answer is unusable.
-        is_answer = isinstance(error, MCPError | ValidationError | RuntimeError)
-        if is_answer and not is_unanswered and not self._is_closed:
+        if is_answer and not self._is_closed and not (is_broken and self._server.url is not None):
             return ToolFailed(f"{what}: {why}")
         # The service may have restarted, and no longer know this session.
         if self._client is not None and not self.ended:
             self._check_alive(self._client)
         return self._lost(why, kind)
+
+    def _judged_status(
+        self,
+        error: BaseException,
+        last: McpTransport,
+        kind: type[RetryableError],
+        what: str,
+        why: str,
+    ) -> PerdureError | None:
+        """Return the round's error for an HTTP status. None if the status says nothing of the call.
+
+        Args:
+            last: the outcome of the last HTTP request of the failed call.
+            kind: RetryableError if the server surely did nothing, else OutcomeUnknown.
+            why: the status and the beginning of the body.
+        """
+        if last.status is None:
+            return None
+        is_undone = kind is RetryableError
+        if is_undone and last.status in _DENIED:
+            self._retire()
+            return FatalError(
+                f"{self.what} refuses the credentials ({why}); "
+                "check the headers that the flow declares"
+            )
+        if last.status in _BUSY:
+            return kind(f"{self.what} is busy ({why})", last.retry_after)
+        is_lost = last.status in _LOST or (last.status == _MAYBE_LOST and self.ended)
+        if is_lost and last.has_session:
+            self._retire()
+            return self._lost(why, kind)
+        if last.is_answer:
+            return ToolFailed(f"{what}: {self._cleaned(error)}")
+        if is_undone and last.status < 500 and last.status not in _LATER:
+            return ToolFailed(f"{what}: {why}")
+        return None
 
     def _lost(self, why: str, kind: type[RetryableError] = RetryableError) -> RetryableError:
         stderr = f"; last output: {self._output.tail}" if self._output.tail else ""
@@ -379,6 +398,11 @@ class McpSession:
             ]
             text = "; data: ".join(told)
         return error_text(self._secrets.cleaned(text))
+
+
+def _is_undone(served: list[McpTransport]) -> bool:
+    """Return whether an HTTP server surely did nothing in any of the requests of a call."""
+    return bool(served) and all(each.refused for each in served)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

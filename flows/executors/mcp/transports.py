@@ -42,10 +42,12 @@ class McpTransport:
     """The outcome of an HTTP request.
 
     Attributes:
-        status: The HTTP status; None if no connection was made.
+        status: The HTTP status; None if the connection failed.
+        was_sent: Whether a connection was made, so that the server may have the request.
         retry_after: Seconds from the response's Retry-After header; None without one.
         has_session: Whether the request named a session.
-        body: The beginning of the body of a response with an error status.
+        body: The beginning of the body of a response with an error status, or the error of the
+            connection.
         is_answer: Whether the body is a JSON-RPC error with the id of the request. It is the MCP
             server's answer then, and not a gateway's.
     """
@@ -55,10 +57,20 @@ class McpTransport:
     has_session: bool = False
     body: str = ""
     is_answer: bool = False
+    was_sent: bool = True
+
+    @classmethod
+    def broken(cls, error: httpx2.TransportError) -> McpTransport:
+        """Return the outcome of a request whose connection failed."""
+        import httpx2
+
+        unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+        text = safe_text(str(error) or type(error).__name__, BODY)
+        return cls(None, body=text, was_sent=not isinstance(error, unsent))
 
     @property
     def failed(self) -> bool:
-        """Whether there is no response, or one with an error status."""
+        """Whether there is no whole response, or one with an error status."""
         return self.status is None or self.status >= 400
 
     @property
@@ -68,13 +80,15 @@ class McpTransport:
         A gateway also answers 503 after it has lost the server during the request. Only with
         Retry-After is it certain that the request was not passed on.
         """
-        if self.status is None or 400 <= self.status < 500:
-            return True
-        return self.status == 503 and self.retry_after is not None
+        if self.status is None:
+            return not self.was_sent
+        return 400 <= self.status < 500 or (self.status == 503 and self.retry_after is not None)
 
     @property
     def text(self) -> str:
-        """The status and the beginning of the body."""
+        """The status and the beginning of the body, or the error of the connection."""
+        if self.status is None:
+            return self.body
         return f"HTTP {self.status}{f': {self.body}' if self.body else ''}"
 
 
@@ -222,7 +236,7 @@ async def _outcome(request: httpx2.Request, response: httpx2.Response) -> McpTra
 
     body = b""
     if response.status_code >= 400:
-        with suppress(httpx2.StreamError, httpx2.TransportError):
+        with suppress(httpx2.StreamError):
             body = await response.aread()
     return McpTransport(
         response.status_code,
@@ -273,10 +287,18 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
             noted = requests.get([]) if request.method == "POST" else []
             try:
                 response = await super().send(request, **options)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                noted.append(McpTransport(None))
-                raise
-            bound(response)
+            except httpx2.TransportError as error:
+                if request.method != "POST":
+                    raise
+                noted.append(McpTransport.broken(error))
+                # An exception would end the session, with the calls of other runs in it.
+                return httpx2.Response(502, request=request)
+
+            def note_end(error: httpx2.TransportError) -> None:
+                if response.status_code < 400:
+                    noted.append(McpTransport.broken(error))
+
+            bound(response, note_end)
             noted.append(await _outcome(request, response))
             return response
 
