@@ -43,6 +43,20 @@ def understood(message: Any) -> Any:
     return message
 
 
+def error_without_request(message: Any) -> Exception | None:
+    """Return the error of a message that does not say which request failed. None for others.
+
+    A server sends it if it could not read the id of a request.
+    """
+    from mcp import MCPError
+    from mcp_types import JSONRPCError
+
+    answer = getattr(message, "message", None)
+    if not isinstance(answer, JSONRPCError) or answer.id is not None:
+        return None
+    return MCPError.from_jsonrpc_error(answer)
+
+
 def _line_of(error: Any) -> dict[str, Any]:
     """Return the JSON object that the client library rejected with ``error``, or an empty dict."""
     for fault in error.errors(include_url=False):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from perdure.flows.core.errors import FatalError, OutcomeUnknown, PerdureError, RetryableError
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.odd_messages import error_without_request
 from perdure.flows.executors.mcp.odd_results import repair_result
 from perdure.flows.executors.mcp.results import Tool, ToolFailed, error_text, observation_of
 from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
@@ -55,10 +56,12 @@ class McpSession:
         self._tools: dict[str, Tool] = {}
         self._invalid_tools: dict[str, str] = {}
         self._is_list_old = False
+        self._list_fault: str | None = None
         self._listing = asyncio.Lock()
         self._ping: asyncio.Task[None] | None = None
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._calls = 0
+        self._complaint = (0.0, "")
         self._is_retired = False
         self._client: Client | None = None
         self._version: str | None = None
@@ -99,7 +102,7 @@ class McpSession:
             is_old: Whether to read the list again in any case.
 
         Raises:
-            RetryableError: The server cannot be reached.
+            RetryableError: The server cannot be reached, or a page of its list cannot be read.
             FatalError: The server refuses the credentials, or has no such tool.
         """
         client = await self._opened()
@@ -113,7 +116,23 @@ class McpSession:
                 f"{self.what} declares its tool {name!r} against the protocol: "
                 f"{self._invalid_tools[name]}"
             )
+        if self._list_fault is not None:
+            raise RetryableError(
+                f"{self.what} has no tool {name!r} on the pages of its list that can be read: "
+                f"{self._list_fault}"
+            )
         raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
+
+    async def _read_list(self, client: Client) -> None:
+        """Read the list of the MCP server's tools, as far as it can be read."""
+        tools, fault = await tools_of(client)
+        self._list_fault = None if fault is None else self._cleaned(fault)
+        # A page that cannot be read may list the tools that it listed before.
+        self._tools = tools if fault is None else {**self._tools, **tools}
+        if fault is not None:
+            logger.warning(
+                "%s: a page of its tools cannot be read: %s", self.what, self._list_fault
+            )
 
     async def _list_again(self, client: Client) -> None:
         """Read the list of the MCP server's tools again."""
@@ -123,7 +142,7 @@ class McpSession:
         try:
             self._is_list_old = False
             async with asyncio.timeout(seconds):
-                self._tools = await tools_of(client)
+                await self._read_list(client)
         except BaseException as error:
             self._is_list_old = True
             if not isinstance(error, Exception):
@@ -161,6 +180,7 @@ class McpSession:
         # Retrieves the exception even if no round waits for it.
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())
         what = f"tool {name!r}"
+        begin = asyncio.get_running_loop().time()
         try:
             # The time limit is not the client library's, whose error looks like a tool's own error
             # with the code -32001.
@@ -172,7 +192,10 @@ class McpSession:
             asking.cancel()  # has no effect on a task that is done
         if not is_answered and not self._life.done():
             self._check_alive(client)
-            raise OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
+            # Without an id, the error may be that of another request.
+            when, text = self._complaint
+            reported = f"; meanwhile the server reported: {text}" if text and when >= begin else ""
+            raise OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s{reported}")
         if not is_answered or asking.cancelled():
             raise self._lost("it ended before it answered", OutcomeUnknown)
         error = asking.exception()
@@ -223,6 +246,11 @@ class McpSession:
         method = getattr(getattr(message, "message", None), "method", None)
         if method == "notifications/tools/list_changed":
             self._is_list_old = True
+        complaint = error_without_request(message)
+        if complaint is not None:
+            text = self._cleaned(complaint)
+            self._complaint = (asyncio.get_running_loop().time(), text)
+            logger.warning("%s reports an error without a request: %s", self.what, text)
         if self._version is None:
             return
         repair_result(message, self._version)
@@ -268,7 +296,7 @@ class McpSession:
                     streams, client_info=Implementation(name="perdure", version="1")
                 ) as client:
                     self._version = client.protocol_version
-                    self._tools = await tools_of(client)
+                    await self._read_list(client)
                     patience.reschedule(None)
                     self._client = client
                     self._ready.set()

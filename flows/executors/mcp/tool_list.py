@@ -16,19 +16,31 @@ PAGES = 100
 FAULT = 300
 
 
-async def tools_of(client: Client) -> dict[str, Tool]:
-    """Return the tools currently listed by an MCP server, by name."""
+async def tools_of(client: Client) -> tuple[dict[str, Tool], Exception | None]:
+    """Return the tools currently listed by an MCP server, by name, and the fault of a later page.
+
+    Raises:
+        Exception: The first page cannot be read.
+    """
+    from mcp import MCPError
+    from pydantic import ValidationError
+
     tools: dict[str, Tool] = {}
     cursor = None
     for _ in range(PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        try:
+            page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        except (MCPError, ValidationError) as error:
+            if cursor is None:
+                raise
+            return tools, error
         for tool in page.tools:
             tools[tool.name] = Tool.of(tool)
         # Some servers end their list with an empty cursor, or repeat the last one.
         if not page.next_cursor or page.next_cursor == cursor:
             break
         cursor = page.next_cursor
-    return tools
+    return tools, None
 
 
 def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:

@@ -211,6 +211,31 @@ def test_a_cursor_that_leads_nowhere_ends_the_list(cursor: str, context: RoundCo
         assert service.asked.count("tools/list") <= 2
 
 
+def test_a_page_of_the_list_that_cannot_be_read_hides_only_its_own_tools(
+    context: RoundContext,
+) -> None:
+    broken = True
+
+    def page(asked: dict[str, Any]) -> Answer:
+        if "cursor" not in asked.get("params", {}):
+            return Answer({"result": {"tools": [TOOL], "nextCursor": "2"}})
+        if broken:
+            return error(-32603, "page 2 failed")
+        return Answer({"result": {"tools": [{**TOOL, "name": "later"}]}})
+
+    with odd_service() as service:
+        service.page = page
+        assert tool_of(service).carry_out({}, context) == "ok"
+        with pytest.raises(RetryableError, match=r"'later' .*page 2 failed"):
+            tool_of(service, "later").carry_out({}, context)
+        broken = False
+        assert tool_of(service, "later").carry_out({}, context) == "ok"
+        broken = True
+        service.answer = says_that_the_list_changed
+        tool_of(service).carry_out({}, context)
+        assert tool_of(service, "later").carry_out({}, context) == "ok", "it was on page 2"
+
+
 def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:
     with odd_service() as service:
         service.tools = [
