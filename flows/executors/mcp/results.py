@@ -18,7 +18,7 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.files import File, check_together, file_from
 from perdure.flows.core.json_values import storable
-from perdure.flows.core.summaries import MOST_KEPT, safe_text
+from perdure.flows.core.summaries import MOST_KEPT, safe_ends, safe_text
 
 if TYPE_CHECKING:
     import mcp_types
@@ -119,8 +119,9 @@ def _fault(error: Any) -> str:
     return f"{path}: {error.message}" if path else str(error.message)
 
 
-#: Maximum characters shown of a tool's own error. Of a longer one, its beginning and its end.
-TOLD_CHARACTERS = 8000
+#: Maximum characters shown of a tool's own error. With the names of its class and its tool, it
+#: stays below the limit of an observed error, which would cut off its end.
+TOLD_CHARACTERS = 1850
 
 
 class ToolFailed(PerdureError):
@@ -131,11 +132,7 @@ class ToolFailed(PerdureError):
 
 def error_text(text: str) -> str:
     """Return a tool's error without its middle if it is too long. The cause is often at the end."""
-    if len(text) <= TOLD_CHARACTERS:
-        return safe_text(text, TOLD_CHARACTERS)
-    note = f"\n[{len(text) - TOLD_CHARACTERS} characters or more are left out here]\n"
-    half = (TOLD_CHARACTERS - len(note)) // 2
-    return safe_text(f"{text[:half]}{note}{text[-half:]}", TOLD_CHARACTERS)
+    return safe_ends(text, TOLD_CHARACTERS)
 
 
 def observation_of(result: CallToolResult, what: str) -> Any:

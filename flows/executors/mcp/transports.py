@@ -32,7 +32,7 @@ logger = logging.getLogger("perdure.mcp")
 #: error.
 LINE, TAIL = 1000, 500
 #: Maximum characters of an error response's body in an error.
-BODY = 2000
+BODY = 1800
 #: Maximum seconds that a server can ask to wait before the next attempt.
 LONGEST_WAIT = 24 * 3600.0
 
