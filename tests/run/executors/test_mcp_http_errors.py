@@ -1,5 +1,5 @@
-"""Calls that an MCP service answers with an HTTP error: what the round is told, what is in doubt,
-and what becomes of the session.
+"""Calls that an MCP service answers with an HTTP error: the round's error, what is in doubt,
+and whether the session goes on.
 """
 
 from __future__ import annotations
