@@ -25,6 +25,18 @@ def safe_text(text: str, limit: int) -> str:
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
+def safe_ends(text: str, limit: int) -> str:
+    """Return at most ``limit`` characters, with invalid Unicode replaced.
+
+    Of a longer text, the middle is left out, because an error often names its cause at its end.
+    """
+    if len(text) <= limit:
+        return safe_text(text, limit)
+    note = f"\n[about {len(text) - limit} characters are left out here]\n"
+    half = (limit - len(note)) // 2
+    return safe_text(f"{text[:half]}{note}{text[-half:]}", limit)
+
+
 def safe_repr(value: Any) -> str:
     """Return the ``repr`` of a value. If ``repr`` raises an error, the text names the class."""
     try:

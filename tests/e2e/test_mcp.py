@@ -260,6 +260,13 @@ def test_a_line_that_is_no_utf_8_does_not_make_a_session_deaf(context: RoundCont
     assert [command.carry_out({}, context) for _ in range(2)] == ["ok", "ok"]
 
 
+def test_an_error_without_an_id_is_named_by_the_call_that_gets_no_answer(
+    context: RoundContext,
+) -> None:
+    with pytest.raises(OutcomeUnknown, match=r"no answer within 0.5 s; .*reported: Parse error"):
+        odd_tool("complain", seconds=0.5).carry_out({}, context)
+
+
 def test_a_program_that_hangs_is_replaced_after_a_ping_without_an_answer(
     context: RoundContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

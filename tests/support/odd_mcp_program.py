@@ -1,6 +1,7 @@
 """An MCP server over stdio that surprises its clients: `python -m` it with one of these words.
 
 - ``latin1``: its first call writes a line that is not UTF-8, then answers.
+- ``complain``: it answers its first call with an error that does not say which request it means.
 - ``hang FILE``: it never answers its first call, nor anything later. FILE says that it did.
 """
 
@@ -22,8 +23,10 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     return {"result": result} if result else {"error": {"code": -32601, "message": "no"}}
 
 
-def surprise(does: list[str]) -> None:
-    if does[0] == "latin1":
+def surprise(does: list[str], request: dict[str, Any]) -> None:
+    if does[0] == "complain":
+        request["id"] = None
+    elif does[0] == "latin1":
         sys.stdout.buffer.write("fortschritt: äöü\n".encode("latin-1"))
         sys.stdout.buffer.flush()
     elif not Path(does[1]).exists():
@@ -40,6 +43,8 @@ if __name__ == "__main__":
         if request["method"] == "tools/call":
             calls += 1
             if calls == 1:
-                surprise(sys.argv[1:])
-        reply = {"jsonrpc": "2.0", "id": request["id"], **answer(request)}
+                surprise(sys.argv[1:], request)
+        unread = {"error": {"code": -32700, "message": "Parse error"}}
+        reply = unread if request["id"] is None else answer(request)
+        reply = {"jsonrpc": "2.0", "id": request["id"], **reply}
         print(json.dumps(reply), flush=True)

@@ -17,19 +17,25 @@ TOOL = {"name": "t", "inputSchema": {"type": "object", "properties": {"x": {"typ
 
 @dataclass
 class Answer:
-    """An HTTP response. A body that is no text is the result or the error of the request."""
+    """An HTTP response. A body that is no text is the result or the error of the request.
+
+    If ``breaks``, the connection ends before the last byte of the response, or before the first
+    one if there is no body.
+    """
 
     body: Any = None
     status: int = 200
     kind: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    breaks: bool = False
 
 
 def result(text: str = "ok") -> Answer:
     return Answer({"result": {"content": [{"type": "text", "text": text}]}})
 
 
-def error(code: int, message: str, status: int = 200) -> Answer:
-    return Answer({"error": {"code": code, "message": message}}, status)
+def error(code: int, message: str, status: int = 200, **more: Any) -> Answer:
+    return Answer({"error": {"code": code, "message": message, **more}}, status)
 
 
 @dataclass
@@ -39,6 +45,7 @@ class OddService:
     Attributes:
         answer: its answer to a call of a tool; None: nothing, before the test ends.
         tools: the tools that it lists.
+        page: its answer to a request for a page of the list; None: as ``tools`` says.
         next_cursor: the cursor of each of its lists.
         pongs: whether it answers a ping.
         lost: its answer with a session that it does not know.
@@ -48,6 +55,7 @@ class OddService:
 
     answer: Callable[[dict[str, Any]], Answer | None] = lambda asked: result()
     tools: list[Any] = field(default_factory=lambda: [TOOL])
+    page: Callable[[dict[str, Any]], Answer | None] | None = None
     next_cursor: str | None = None
     pongs: bool = True
     lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
@@ -76,6 +84,8 @@ class OddService:
             return Answer(status=202)
         if session not in self.sessions:
             return self.lost
+        if method == "tools/list" and self.page is not None:
+            return self.page(asked)
         if method == "tools/list":
             more = {} if self.next_cursor is None else {"nextCursor": self.next_cursor}
             return Answer({"result": {"tools": self.tools, **more}})
@@ -101,15 +111,19 @@ def odd_service() -> Iterator[OddService]:
             if body is not None and not isinstance(body, str):
                 body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **body})
             raw = (body or "").encode()
+            if answer.breaks and not raw:
+                self.close_connection = True
+                return
             self.send_response(answer.status)
             if asked.get("method") == "initialize":
                 session = f"s{service.asked.count('initialize')}"
                 service.sessions.add(session)
                 self.send_header("Mcp-Session-Id", session)
-            self.send_header("Content-Type", answer.kind)
+            for name, value in {**answer.headers, "Content-Type": answer.kind}.items():
+                self.send_header(name.replace("_", "-"), value)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
-            self.wfile.write(raw)
+            self.wfile.write(raw[:-1] if answer.breaks else raw)
 
         def do_GET(self) -> None:
             self._refuse()

@@ -31,36 +31,56 @@ class BoundedStream(httpx2.AsyncByteStream):
     """The body of an HTTP response with a size limit.
 
     Reading more than ``most`` bytes raises StreamError with ``fault`` as its text.
+
+    Args:
+        broken: Called with the error if the connection breaks. The error is a StreamError then,
+            because the client library ends the whole session after other errors.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, most: int, fault: str) -> None:
-        self._stream, self._most, self._fault = stream, most, fault
+    def __init__(
+        self,
+        stream: httpx2.AsyncByteStream,
+        most: int,
+        fault: str,
+        broken: Callable[[httpx2.TransportError], None],
+    ) -> None:
+        self._stream, self._most, self._fault, self._broken = stream, most, fault, broken
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._most
-        async for piece in self._stream:
-            left -= len(piece)
-            if left < 0:
-                raise httpx2.StreamError(self._fault)
-            yield piece
+        try:
+            async for piece in self._stream:
+                left -= len(piece)
+                if left < 0:
+                    raise httpx2.StreamError(self._fault)
+                yield piece
+        except httpx2.TransportError as error:
+            self._broken(error)
+            raise httpx2.StreamError(str(error)) from error
 
     async def aclose(self) -> None:
         """Close the body."""
         await self._stream.aclose()
 
 
-def bound(response: httpx2.Response) -> None:
+def bound(response: httpx2.Response, broken: Callable[[httpx2.TransportError], None]) -> None:
     """Limit the size of an MCP server's HTTP response, by replacing its stream.
 
     Reading a longer body raises StreamError. An event stream as a whole has no limit, because the
-    client library limits each event. A compressed body is never read: the request did not accept
-    compression, and a few bytes could decompress to any size.
+    client library limits each event. With an error status it has a limit, because it is read as a
+    whole. A compressed body is never read: the request did not accept compression, and a few bytes
+    could decompress to any size.
+
+    Args:
+        broken: Called with the error if the connection breaks before the end of the body.
     """
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        response.stream = BoundedStream(response.stream, 0, COMPRESSED)
-    elif not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-        response.stream = BoundedStream(response.stream, MOST_BYTES, TOO_LARGE)
+        response.stream = BoundedStream(response.stream, 0, COMPRESSED, broken)
+        return
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    if not is_stream or response.status_code >= 400:
+        response.stream = BoundedStream(response.stream, MOST_BYTES, TOO_LARGE, broken)
 
 
 class _Decoder(codecs.BufferedIncrementalDecoder):

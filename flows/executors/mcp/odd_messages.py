@@ -34,12 +34,28 @@ def understood(message: Any) -> Any:
     if isinstance(request, bool) or not isinstance(request, int | str) or "method" in line:
         return message
     if line.get("error") is not None:
-        error = ErrorData(code=_code_of(line["error"]), message=_text_of(line["error"]))
+        fault = line["error"]
+        data = fault.get("data") if isinstance(fault, dict) and "message" in fault else None
+        error = ErrorData(code=_code_of(fault), message=_text_of(fault), data=data)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
     if isinstance(line.get("result"), dict):
         answer = JSONRPCResponse(jsonrpc="2.0", id=request, result=line["result"])
         return SessionMessage(answer)
     return message
+
+
+def error_without_request(message: Any) -> Exception | None:
+    """Return the error of a message that does not say which request failed. None for others.
+
+    A server sends it if it could not read the id of a request.
+    """
+    from mcp import MCPError
+    from mcp_types import JSONRPCError
+
+    answer = getattr(message, "message", None)
+    if not isinstance(answer, JSONRPCError) or answer.id is not None:
+        return None
+    return MCPError.from_jsonrpc_error(answer)
 
 
 def _line_of(error: Any) -> dict[str, Any]:

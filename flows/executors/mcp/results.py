@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.files import File, check_together, file_from
 from perdure.flows.core.json_values import storable
-from perdure.flows.core.summaries import safe_text
+from perdure.flows.core.summaries import MOST_KEPT, safe_ends, safe_text
 
 if TYPE_CHECKING:
     import mcp_types
@@ -120,8 +121,9 @@ def _fault(error: Any) -> str:
     return f"{path}: {error.message}" if path else str(error.message)
 
 
-#: Maximum characters shown of a tool's own error.
-TOLD_CHARACTERS = 2000
+#: Maximum characters shown of a tool's own error. With the names of its class and its tool, it
+#: stays below the limit of an observed error, which would cut off its end.
+TOLD_CHARACTERS = 1850
 
 
 class ToolFailed(PerdureError):
@@ -130,56 +132,87 @@ class ToolFailed(PerdureError):
     code = "tool-failed"
 
 
+def error_text(text: str) -> str:
+    """Return a tool's error without its middle if it is too long. The cause is often at the end."""
+    return safe_ends(text, TOLD_CHARACTERS)
+
+
 def observation_of(result: CallToolResult, what: str) -> Any:
     """Convert an MCP result to an observation: its structured content, else its texts.
 
-    Pictures and other data become files. If there are any, the observation is an object: the
-    content is under ``result`` and the files are under ``files``. Data that cannot be a file of a
-    run is only named, under ``left_out``.
+    Texts that the structured content does not repeat are beside it, under ``text``. Pictures and
+    other data become files. If there are any, the observation is an object: the content is under
+    ``result`` and the files are under ``files``. Data that cannot be a file of a run is only named,
+    under ``left_out``. A content that cannot be stored becomes its JSON as a text.
 
     Args:
         what: The tool and its server, for errors.
 
     Raises:
-        ToolFailed: The tool reports an error, or its result cannot be stored.
+        ToolFailed: The tool reports an error.
     """
     texts, files, left_out = _parts(result.content)
     structured = result.structured_content
     if result.is_error:
         sent = [*(file.name for file in files), *left_out]
-        raise ToolFailed(safe_text(_error_text(texts, structured, sent, what), TOLD_CHARACTERS))
+        raise ToolFailed(error_text(_text_of_error(texts, structured, sent, what)))
     # Some servers send an empty object with each result.
     has_none = structured is None or (structured == {} and bool(texts))
     content = "\n".join(texts) if has_none else structured
+    more = [] if has_none else _texts_beside(structured, texts)
     try:
         told = storable(content, f"the result of {what}")
-    except UnstorableValue as error:  # caused by the server, so it must not end the run
-        raise ToolFailed(str(error)) from error
-    beside = {name: each for name, each in (("files", files), ("left_out", left_out)) if each}
+    except UnstorableValue:  # caused by the server: NaN, or deep nesting
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        told = safe_text(text, MOST_KEPT)
+    values = (("text", "\n".join(more)), ("files", files), ("left_out", left_out))
+    beside = {name: each for name, each in values if each}
     return {"result": told, **beside} if beside else told
 
 
-def _error_text(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
-    """Return the text of a tool's error: its texts, and its structured content as JSON.
+def _texts_beside(structured: Any, texts: list[str]) -> list[str]:
+    """Return the texts of a result that its structured content does not repeat.
+
+    A server repeats the content as JSON in one text, or one of its values in each text.
+    """
+    outer = _values_in(structured)
+    values = [structured, *outer, *(value for each in outer for value in _values_in(each))]
+    repeated = {_as_key(value) for value in values}
+    return [text for text in texts if text.strip() and repeated.isdisjoint(_keys_of(text))]
+
+
+def _values_in(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _as_key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _keys_of(text: str) -> set[str]:
+    """Return the JSON of a text, and of the value that the text has if it is JSON."""
+    keys = {_as_key(text), _as_key(text.strip())}
+    with suppress(ValueError, RecursionError):
+        keys.add(_as_key(json.loads(text)))
+    return keys
+
+
+def _text_of_error(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
+    """Return the error of a tool: its texts, its structured content as JSON, its data by name.
 
     Args:
-        sent: Names of the pictures and other data in the result.
-        what: The tool and its server, which begin the text if the error has no message.
+        sent: Names of the pictures and other data in the result. An error has no files.
     """
-    told = list(texts)
-    if structured and structured not in [_as_json(text) for text in texts]:
+    told = [text for text in texts if text.strip()]
+    if structured and not any(_as_key(structured) in _keys_of(text) for text in texts):
         told.append(json.dumps(structured, ensure_ascii=False, sort_keys=True))
-    if not any(text.strip() for text in told):
-        data = f"; it sent {', '.join(sent)}" if sent else ""
-        return f"{what} failed without an error message{data}"
+    if not told:
+        told.append(f"{what} failed without an error message")
+    if sent:
+        told.append(f"(it also sent {', '.join(sent)}, which an error does not keep)")
     return "\n".join(told)
-
-
-def _as_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _parts(content: Any) -> tuple[list[str], list[File], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,9 +13,10 @@ from urllib.parse import urlsplit
 
 from perdure.flows.core.errors import FatalError, OutcomeUnknown, PerdureError, RetryableError
 from perdure.flows.core.names import suggest
-from perdure.flows.core.summaries import safe_text
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
-from perdure.flows.executors.mcp.results import TOLD_CHARACTERS, Tool, ToolFailed, observation_of
+from perdure.flows.executors.mcp.odd_messages import error_without_request
+from perdure.flows.executors.mcp.odd_results import repair_result
+from perdure.flows.executors.mcp.results import Tool, ToolFailed, error_text, observation_of
 from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
 
@@ -29,6 +31,10 @@ PING_SECONDS = 10.0
 _BROKEN = ("Connection closed", "SSE stream ")
 #: HTTP statuses for refused credentials, and for a server that is busy.
 _DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
+#: HTTP statuses for a session that the server does not know. 400 may have other reasons.
+_LOST, _MAYBE_LOST = frozenset({404, 410}), 400
+#: HTTP statuses of an endpoint that is not there, and of a request that did not arrive in time.
+_LATER = frozenset({404, 408})
 
 
 class McpSession:
@@ -52,9 +58,13 @@ class McpSession:
         self._tools: dict[str, Tool] = {}
         self._invalid_tools: dict[str, str] = {}
         self._is_list_old = False
+        self._list_fault: str | None = None
         self._listing = asyncio.Lock()
         self._ping: asyncio.Task[None] | None = None
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._calls = 0
+        self._complaint = (0.0, "")
+        self._is_retired = False
         self._client: Client | None = None
         self._version: str | None = None
         self._fault: PerdureError | None = None
@@ -62,8 +72,22 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Whether the session has ended or is ending. No call can succeed then."""
+        """Whether the session takes no further calls."""
+        return self._is_retired or self._is_closed
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether no call can succeed any more, also none that runs."""
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
+
+    def _retire(self) -> None:
+        """Take no further calls, and end the session after its running calls.
+
+        Runs share the session, and the MCP server may still answer their calls.
+        """
+        self._is_retired = True
+        if not self._calls:
+            self._unwanted.set()
 
     async def settle(self) -> None:
         """Wait for the outcome of a pending ping, which decides whether the session ends.
@@ -83,7 +107,7 @@ class McpSession:
             is_old: Whether to read the list again in any case.
 
         Raises:
-            RetryableError: The server cannot be reached.
+            RetryableError: The server cannot be reached, or a page of its list cannot be read.
             FatalError: The server refuses the credentials, has no such tool, or declares the tool
                 against the protocol.
         """
@@ -98,7 +122,23 @@ class McpSession:
                 f"{self.what} declares its tool {name!r} against the protocol: "
                 f"{self._invalid_tools[name]}"
             )
+        if self._list_fault is not None:
+            raise RetryableError(
+                f"{self.what} has no tool {name!r} on the pages of its list that can be read: "
+                f"{self._list_fault}"
+            )
         raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
+
+    async def _read_list(self, client: Client) -> None:
+        """Read the list of the MCP server's tools, as far as it can be read."""
+        tools, fault = await tools_of(client)
+        self._list_fault = None if fault is None else self._cleaned(fault)
+        # A page that cannot be read may list the tools that it listed before.
+        self._tools = tools if fault is None else {**self._tools, **tools}
+        if fault is not None:
+            logger.warning(
+                "%s: a page of its tools cannot be read: %s", self.what, self._list_fault
+            )
 
     async def _list_again(self, client: Client) -> None:
         """Read the list of the MCP server's tools again.
@@ -113,15 +153,16 @@ class McpSession:
         try:
             self._is_list_old = False
             async with asyncio.timeout(seconds):
-                self._tools = await tools_of(client)
-        except Exception as error:
+                await self._read_list(client)
+        except BaseException as error:
             self._is_list_old = True
+            if not isinstance(error, Exception):
+                raise  # the round was cancelled
             if isinstance(error, TimeoutError):
                 self._check_alive(client)
+            await self._check_session(client, served)
             fault = self._judged(error, served, "list of tools", seconds)
-            # Listing tools has no effect, so nothing is in doubt.
-            is_final = isinstance(fault, FatalError) or type(fault) is RetryableError
-            raise fault if is_final else RetryableError(str(fault)) from None
+            raise self._without_doubt(fault) from None
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Call a tool, and return the observation (``observation_of``).
@@ -138,12 +179,24 @@ class McpSession:
             FatalError: The server refuses the credentials.
         """
         client = await self._opened()
+        self._calls += 1
+        try:
+            return await self._call(client, name, arguments, seconds)
+        finally:
+            self._calls -= 1
+            if self._is_retired:
+                self._retire()
+
+    async def _call(
+        self, client: Client, name: str, arguments: Mapping[str, Any], seconds: float
+    ) -> Any:
         served: list[McpTransport] = []
         requests.set(served)
         asking = asyncio.create_task(client.call_tool(name, dict(arguments)))
         # Retrieves the exception even if no round waits for it.
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())
         what = f"tool {name!r}"
+        begin = asyncio.get_running_loop().time()
         try:
             # The time limit is not the client library's, whose error looks like a tool's own error
             # with the code -32001.
@@ -155,11 +208,15 @@ class McpSession:
             asking.cancel()  # has no effect on a task that is done
         if not is_answered and not self._life.done():
             self._check_alive(client)
-            raise OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
+            # Without an id, the error may be that of another request.
+            when, text = self._complaint
+            reported = f"; meanwhile the server reported: {text}" if text and when >= begin else ""
+            raise OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s{reported}")
         if not is_answered or asking.cancelled():
             raise self._lost("it ended before it answered", OutcomeUnknown)
         error = asking.exception()
         if error is not None:
+            await self._check_session(client, served)
             # The cause is suppressed, because it may contain a secret and would be logged.
             raise self._judged(error, served, what, seconds) from None
         try:
@@ -176,18 +233,26 @@ class McpSession:
         if self._ping is None or self._ping.done():
             self._ping = asyncio.create_task(self._ping_once(client))
 
+    async def _check_session(self, client: Client, served: list[McpTransport]) -> None:
+        """Find out by a ping whether status 400 means that the server has lost the session."""
+        is_unclear = bool(served) and served[-1].has_session and served[-1].status == _MAYBE_LOST
+        if is_unclear and not self.ended:
+            self._check_alive(client)
+            await self.settle()
+
     async def _ping_once(self, client: Client) -> None:
         from mcp import MCPError
         from mcp_types import EmptyResult, PingRequest
 
-        requests.set([])
+        served: list[McpTransport] = []
+        requests.set(served)
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await client.session.send_request(PingRequest(), EmptyResult)
         except MCPError as error:
             # An error is an answer: later versions of the protocol have no ping.
-            if error.message.startswith(_BROKEN):
-                self._unwanted.set()
+            if error.message.startswith(_BROKEN) or any(each.failed for each in served):
+                self._retire()
         except Exception as error:
             reason = type(error).__name__
             logger.warning("%s: no answer to a ping (%s); opens a new session", self.what, reason)
@@ -202,8 +267,14 @@ class McpSession:
         method = getattr(getattr(message, "message", None), "method", None)
         if method == "notifications/tools/list_changed":
             self._is_list_old = True
+        complaint = error_without_request(message)
+        if complaint is not None:
+            text = self._cleaned(complaint)
+            self._complaint = (asyncio.get_running_loop().time(), text)
+            logger.warning("%s reports an error without a request: %s", self.what, text)
         if self._version is None:
             return
+        repair_result(message, self._version)
         for tool, fault in drop_invalid_tools(message, self._version).items():
             self._invalid_tools[tool] = self._secrets.cleaned(fault)
             logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)
@@ -251,7 +322,7 @@ class McpSession:
                     streams, client_info=Implementation(name="perdure", version="1")
                 ) as client:
                     self._version = client.protocol_version
-                    self._tools = await tools_of(client)
+                    await self._read_list(client)
                     patience.reschedule(None)
                     self._client = client
                     self._ready.set()
@@ -276,15 +347,20 @@ class McpSession:
         succeed. So the error is retryable, except for refused credentials.
         """
         fault = self._judged(
-            error, [each for each in served if each.refused], "start", self._server.start_seconds
+            error,
+            [each for each in served[-1:] if each.failed],
+            "start",
+            self._server.start_seconds,
         )
-        if isinstance(fault, FatalError) or type(fault) is RetryableError:
-            return fault
-        return self._lost(
-            "it did not start in time (start_seconds)"
-            if isinstance(error, TimeoutError)
-            else self._cleaned(error)
-        )
+        if isinstance(error, TimeoutError) and type(fault) is OutcomeUnknown:
+            return self._lost("it did not start in time (start_seconds)")
+        return self._without_doubt(fault)
+
+    def _without_doubt(self, fault: PerdureError) -> PerdureError:
+        """Return the round's error for a request without effect, which is never in doubt."""
+        if isinstance(fault, OutcomeUnknown):
+            return RetryableError(str(fault), fault.retry_after)
+        return fault if isinstance(fault, FatalError | RetryableError) else self._lost(str(fault))
 
     def _judged(
         self, error: BaseException, served: list[McpTransport], what: str, seconds: float
@@ -306,43 +382,88 @@ class McpSession:
         from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
         from pydantic import ValidationError
 
-        code = error.code if isinstance(error, MCPError) else None
-        refused = served[-1] if served and all(each.refused for each in served) else None
-        if refused is not None and refused.status in _DENIED:
-            self._unwanted.set()
-            return FatalError(
-                f"{self.what} refuses the credentials (HTTP {refused.status}); "
-                "check the headers that the flow declares"
-            )
-        if refused is not None and refused.status in _BUSY:
-            return RetryableError(
-                f"{self.what} is busy (HTTP {refused.status})", refused.retry_after
-            )
+        if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+            self._is_list_old = True  # the server may have another schema by now
+        last = served[-1] if served else None
+        kind = RetryableError if _is_undone(served) else OutcomeUnknown
+        if last is not None and last.failed:
+            why = self._secrets.cleaned(last.text)
+            fault = self._judged_status(error, last, kind, what, why)
+            if fault is not None:
+                return fault
+            is_answer = False
+        else:
+            # The server did answer, even if the answer is unusable.
+            is_answer = isinstance(error, MCPError | ValidationError | RuntimeError)
+            why = self._cleaned(error)
         if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
-        failed = any(each.status is None or each.status >= 400 for each in served)
-        if code not in (INVALID_PARAMS, METHOD_NOT_FOUND):  # these come with any HTTP status
-            is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
-            closed = self.ended or failed or (self._server.url is not None and is_broken)
-        else:
-            self._is_list_old = True  # the server may have another schema by now
-            closed = self.ended
-        # The server did answer, even if the answer is unusable.
-        if isinstance(error, MCPError | ValidationError | RuntimeError) and not closed:
+        is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
+        if is_answer and not self._is_closed and not (is_broken and self._server.url is not None):
+            return ToolFailed(f"{what}: {why}")
+        # The service may have restarted, and no longer know this session.
+        if self._client is not None and not self.ended:
+            self._check_alive(self._client)
+        return self._lost(why, kind)
+
+    def _judged_status(
+        self,
+        error: BaseException,
+        last: McpTransport,
+        kind: type[RetryableError],
+        what: str,
+        why: str,
+    ) -> PerdureError | None:
+        """Return the round's error for an HTTP status. None if the status says nothing of the call.
+
+        Args:
+            last: the outcome of the last HTTP request of the failed call.
+            kind: RetryableError if the server surely did nothing, else OutcomeUnknown.
+            why: the status and the beginning of the body.
+        """
+        if last.status is None:
+            return None
+        is_undone = kind is RetryableError
+        if is_undone and last.status in _DENIED:
+            self._retire()
+            return FatalError(
+                f"{self.what} refuses the credentials ({why}); "
+                "check the headers that the flow declares"
+            )
+        if last.status in _BUSY:
+            return kind(f"{self.what} is busy ({why})", last.retry_after)
+        is_lost = last.status in _LOST or (last.status == _MAYBE_LOST and self.ended)
+        if is_lost and last.has_session:
+            self._retire()
+            return self._lost(why, kind)
+        if last.is_answer:
             return ToolFailed(f"{what}: {self._cleaned(error)}")
-        # Close this session, so that the next call opens a new one. The service may have restarted
-        # and no longer know this session.
-        self._unwanted.set()
-        return self._lost(
-            self._cleaned(error), OutcomeUnknown if refused is None else RetryableError
-        )
+        if is_undone and last.status < 500 and last.status not in _LATER:
+            return ToolFailed(f"{what}: {why}")
+        return None
 
     def _lost(self, why: str, kind: type[RetryableError] = RetryableError) -> RetryableError:
         stderr = f"; last output: {self._output.tail}" if self._output.tail else ""
         return kind(f"{self.what} cannot be reached: {why}{stderr}")
 
     def _cleaned(self, error: BaseException) -> str:
-        return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
+        """Return an error's text without secrets, and the data that its server sent with it."""
+        from mcp import MCPError
+
+        text = str(error) or type(error).__name__
+        if isinstance(error, MCPError):
+            data = self._secrets.cleaned(error.data)
+            told = [
+                error.message or f"error {error.code}",
+                *([] if data is None else [json.dumps(data, ensure_ascii=False, sort_keys=True)]),
+            ]
+            text = "; data: ".join(told)
+        return error_text(self._secrets.cleaned(text))
+
+
+def _is_undone(served: list[McpTransport]) -> bool:
+    """Return whether an HTTP server surely did nothing in any of the requests of a call."""
+    return bool(served) and all(each.refused for each in served)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -16,23 +16,40 @@ PAGES = 100
 FAULT = 300
 
 
-async def tools_of(client: Client) -> dict[str, Tool]:
-    """Return an MCP server's current tools by name. At most ``PAGES`` pages are read."""
+async def tools_of(client: Client) -> tuple[dict[str, Tool], Exception | None]:
+    """Return an MCP server's current tools by name, and the fault of a later page or None.
+
+    At most ``PAGES`` pages are read. After a page that cannot be read, no further page is read.
+
+    Raises:
+        Exception: The first page cannot be read.
+    """
+    from mcp import MCPError
+    from pydantic import ValidationError
+
     tools: dict[str, Tool] = {}
     cursor = None
     for _ in range(PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        try:
+            page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        except (MCPError, ValidationError) as error:
+            if cursor is None:
+                raise
+            return tools, error
         for tool in page.tools:
             tools[tool.name] = Tool.of(tool)
         # Some servers end their list with an empty cursor, or repeat the last one.
         if not page.next_cursor or page.next_cursor == cursor:
             break
         cursor = page.next_cursor
-    return tools
+    return tools, None
 
 
 def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
-    """Remove invalid declarations from a server's list of tools.
+    """Remove invalid declarations and all schemas of results from a server's list of tools.
+
+    The client library would refuse the result of a call that took place if it does not fit the
+    tool's own schema.
 
     An invalid declaration violates the protocol. The client library (mcp 2.3) rejects a whole list
     for one of them, so that the server could not be used at all.
@@ -49,7 +66,12 @@ def drop_invalid_tools(message: Any, version: str) -> dict[str, str]:
     result = getattr(getattr(message, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
         return {}
-    if "content" in result or _fault_of(result, version) is None:
+    if "content" in result:
+        return {}
+    for tool in result["tools"]:
+        if isinstance(tool, dict):
+            tool.pop("outputSchema", None)
+    if _fault_of(result, version) is None:
         return {}
     kept: list[Any] = []
     removed: dict[str, str] = {}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import os
 import shutil
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +31,10 @@ logger = logging.getLogger("perdure.mcp")
 #: Maximum characters of a line of a server's stderr in the log, and of the end of stderr in an
 #: error.
 LINE, TAIL = 1000, 500
+#: Maximum characters of an error response's body in an error.
+BODY = 1800
+#: Maximum seconds that a server can ask to wait before the next attempt.
+LONGEST_WAIT = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +42,54 @@ class McpTransport:
     """The outcome of an HTTP request to an MCP server.
 
     Attributes:
-        status: The HTTP status. None if no connection was made.
+        status: The HTTP status. None if the connection failed.
+        was_sent: Whether a connection was made, so that the server may have the request.
         retry_after: Seconds from the response's Retry-After header. None if it has none.
+        has_session: Whether the request named a session.
+        body: The beginning of the body of a response with an error status, or the error of the
+            connection.
+        is_answer: Whether the body is a JSON-RPC error with the id of the request. It is the MCP
+            server's answer then, and not a gateway's.
     """
 
     status: int | None
     retry_after: float | None = None
+    has_session: bool = False
+    body: str = ""
+    is_answer: bool = False
+    was_sent: bool = True
+
+    @classmethod
+    def broken(cls, error: httpx2.TransportError) -> McpTransport:
+        """Return the outcome of a request whose connection failed."""
+        import httpx2
+
+        unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+        text = safe_text(str(error) or type(error).__name__, BODY)
+        return cls(None, body=text, was_sent=not isinstance(error, unsent))
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no whole response, or one with an error status."""
+        return self.status is None or self.status >= 400
 
     @property
     def refused(self) -> bool:
-        """Whether the MCP server surely did nothing, so that the request is not in doubt."""
-        return self.status is None or 400 <= self.status < 500 or self.status == 503
+        """Whether the MCP server surely did nothing. The request is not in doubt then.
+
+        A gateway also answers 503 after it has lost the server during the request. Only with
+        Retry-After is it certain that the request was not passed on.
+        """
+        if self.status is None:
+            return not self.was_sent
+        return 400 <= self.status < 500 or (self.status == 503 and self.retry_after is not None)
+
+    @property
+    def text(self) -> str:
+        """The status and the beginning of the body, or the error of the connection."""
+        if self.status is None:
+            return self.body
+        return f"HTTP {self.status}{f': {self.body}' if self.body else ''}"
 
 
 #: The outcomes of the requests that belong to the current call.
@@ -192,6 +237,47 @@ async def _program(
         pipe.close()
 
 
+async def _outcome(request: httpx2.Request, response: httpx2.Response) -> McpTransport:
+    """Return the outcome of a request. This reads the body of a response with an error status."""
+    import httpx2
+
+    body = b""
+    if response.status_code >= 400:
+        with suppress(httpx2.StreamError):
+            body = await response.aread()
+    return McpTransport(
+        response.status_code,
+        _seconds(response.headers.get("retry-after", "")),
+        "mcp-session-id" in request.headers,
+        safe_text(body.decode("utf-8", "replace").strip(), BODY),
+        _is_answer(request.content, body),
+    )
+
+
+def _is_answer(request: bytes, body: bytes) -> bool:
+    """Return whether a body is a JSON-RPC error with the id of the request."""
+    try:
+        asked, answer = json.loads(request), json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(asked, dict) or not isinstance(answer, dict) or "id" not in asked:
+        return False
+    return isinstance(answer.get("error"), dict) and answer.get("id") == asked["id"]
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Return the seconds of a Retry-After header, which is a number or a date, at most a day."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(retry_after)
+        except ValueError:
+            return None
+        seconds = until.timestamp() - time.time()
+    return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None
+
+
 @asynccontextmanager
 async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tuple[Any, Any]]:
     import httpx2
@@ -203,18 +289,24 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
         """A client that records statuses and unsent requests. The client library hides them."""
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            """Send a request, and record the response's status."""
-            noted = requests.get([])
+            """Send a request. Record the status of its response, and the body of an error."""
+            # The stream for the server's own messages is not part of a call.
+            noted = requests.get([]) if request.method == "POST" else []
             try:
                 response = await super().send(request, **options)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                noted.append(McpTransport(None))
-                raise
-            wait = response.headers.get("retry-after", "")
-            noted.append(
-                McpTransport(response.status_code, float(wait) if wait.isdecimal() else None)
-            )
-            bound(response)
+            except httpx2.TransportError as error:
+                if request.method != "POST":
+                    raise
+                noted.append(McpTransport.broken(error))
+                # An exception would end the session, with the calls of other runs in it.
+                return httpx2.Response(502, request=request)
+
+            def note_end(error: httpx2.TransportError) -> None:
+                if response.status_code < 400:
+                    noted.append(McpTransport.broken(error))
+
+            bound(response, note_end)
+            noted.append(await _outcome(request, response))
             return response
 
     # No read timeout: the session limits how long an answer may take.

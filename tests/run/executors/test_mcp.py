@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import formatdate
+
 import pytest
 
 from perdure.flows.core.errors import FatalError, RetryableError
 from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.transports import LONGEST_WAIT
 from perdure.flows.rounds.context import RoundContext
 from tests.support.mcp_servers import context, free_port, needs_servers, no_server_stays, refusing
 
@@ -35,6 +39,17 @@ def test_a_busy_service_is_asked_again_when_it_says(context: RoundContext) -> No
         with pytest.raises(RetryableError, match=r"busy \(HTTP 503\)") as failed:
             command.carry_out({}, context)
     assert failed.value.retry_after == 17
+
+
+@pytest.mark.parametrize("seconds", [60, 10_000_000])
+def test_a_busy_service_may_say_when_by_a_date(seconds: int, context: RoundContext) -> None:
+    date = formatdate(time.time() + seconds, usegmt=True)
+    with refusing(429, Retry_After=date) as (url, _):
+        [command] = mcp_commands("docs", url=url, tools=["a"])
+        with pytest.raises(RetryableError) as failed:
+            command.carry_out({}, context)
+    assert failed.value.retry_after is not None
+    assert 0 < failed.value.retry_after <= min(seconds, LONGEST_WAIT)
 
 
 def test_a_service_that_nobody_offers_is_retryable(context: RoundContext) -> None:

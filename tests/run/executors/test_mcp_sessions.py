@@ -5,12 +5,20 @@ own.
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from perdure.flows.core.errors import BadReply, FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.core.errors import (
+    BadReply,
+    FatalError,
+    OutcomeUnknown,
+    RetryableError,
+    RoundStopped,
+)
 from perdure.flows.executors.mcp import mcp_commands, session
+from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
 from tests.support.cases import Cases
@@ -31,10 +39,31 @@ def tool_of(service: OddService, name: str = "t", seconds: float = 5) -> Any:
     return command
 
 
+#: The tool as the service declares it after a change.
+NEEDS_Z = {"name": "t", "inputSchema": {"type": "object", "required": ["z"], "properties": {}}}
+
+
+def says_that_the_list_changed(asked: dict[str, Any]) -> Answer:
+    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": result().body["result"]}
+    events = "".join(f"data: {json.dumps(each)}\n\n" for each in (changed, answer))
+    return Answer(events, kind="text/event-stream")
+
+
 LOST: Cases = {
     "404, as the official server says it": (error(-32001, "Session not found", 404),),
     "404 with a request error": (error(-32600, "Session has been terminated", 404),),
+    "404 with the code of wrong parameters": (error(-32602, "Session not found", 404),),
+    "404 with the code of an unknown method": (error(-32601, "Session not found", 404),),
+    "404 without the id of the request": (
+        Answer({"id": None, "error": {"code": -32602, "message": "Session not found"}}, 404),
+    ),
+    "404 with another id": (
+        Answer({"id": "server-error", "error": {"code": -32602, "message": "no session"}}, 404),
+    ),
+    "410": (Answer("Gone", 410, "text/plain"),),
     "404 in words": (Answer("Not Found", 404, "text/plain"),),
+    "400 with the code of wrong parameters": (error(-32602, "No valid session ID", 400),),
     "400": (error(-32000, "Bad Request: No valid session ID provided", 400),),
     "400 in words": (Answer("No valid session ID provided", 400, "text/plain"),),
 }
@@ -66,6 +95,41 @@ def test_an_error_of_a_tool_is_shown_whatever_its_code_is(code: int, context: Ro
             with pytest.raises(ToolFailed, match="record not found"):
                 tool_of(service).carry_out({}, context)
         assert service.asked.count("initialize") == 1
+
+
+#: Messages and data of errors, and the round's error for them.
+DATA: Cases = {
+    "an object": ("no", {"b": 1, "a": "ü"}, r'^tool \'t\': no; data: {"a": "ü", "b": 1}$'),
+    "a text": ("no", "full", r'^tool \'t\': no; data: "full"$'),
+    "no message": ("", [1], r"^tool 't': error -32000; data: \[1\]$"),
+    "neither": ("", None, r"^tool 't': error -32000$"),
+}
+
+
+def test_an_error_of_a_server_keeps_its_data(each_case: Each) -> None:
+    def check(message: str, data: Any, text: str) -> None:
+        with odd_service() as service:
+            service.answer = lambda asked: error(-32000, message, data=data)
+            with pytest.raises(ToolFailed, match=text):
+                tool_of(service).carry_out({}, RoundContext("g"))
+
+    each_case(DATA, check)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "strange"}]
+)
+def test_a_result_that_does_not_fit_the_tools_own_schema_is_the_result(
+    schema: dict[str, Any], context: RoundContext
+) -> None:
+    with odd_service() as service:
+        service.tools = [{**TOOL, "outputSchema": schema}]
+        command = tool_of(service)
+        assert command.carry_out({}, context) == "ok"
+        odd = {"content": [{"type": "odd", "of": 1}], "structuredContent": {"n": "one"}}
+        service.answer = lambda asked: Answer({"result": odd})
+        told = {"result": {"n": "one"}, "text": '{"type": "odd", "of": 1}'}
+        assert command.carry_out({}, context) == told
 
 
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
@@ -104,21 +168,28 @@ def test_a_tool_that_a_service_adds_is_found_without_a_new_session(context: Roun
 def test_a_list_that_changed_is_read_again_before_arguments_are_checked(
     context: RoundContext,
 ) -> None:
-    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-
-    def says_so(asked: dict[str, Any]) -> Answer:
-        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": result().body["result"]}
-        events = "".join(f"data: {json.dumps(each)}\n\n" for each in (changed, answer))
-        return Answer(events, kind="text/event-stream")
-
     with odd_service() as service:
         command = tool_of(service)
         command.check({"x": 1})
-        service.answer = says_so
+        service.answer = says_that_the_list_changed
         command.carry_out({"x": 1}, context)
-        service.tools = [
-            {"name": "t", "inputSchema": {"type": "object", "required": ["z"], "properties": {}}}
-        ]
+        service.tools = [NEEDS_Z]
+        with pytest.raises(BadReply, match="'z' is a required property"):
+            command.check({"x": 1})
+
+
+def test_a_list_whose_reading_was_cancelled_is_read_again(context: RoundContext) -> None:
+    with odd_service() as service, ThreadPoolExecutor(1) as rounds:
+        command = tool_of(service)
+        service.answer = says_that_the_list_changed
+        command.carry_out({"x": 1}, context)
+        service.tools, service.page = [NEEDS_Z], lambda asked: None
+        reading = rounds.submit(background.run, command.takes._declaration(), context.cancelled)
+        until(lambda: service.asked.count("tools/list") == 2, "the reading of the list")
+        context.cancelled.set()
+        with pytest.raises(RoundStopped):
+            reading.result(20)
+        service.page = None
         with pytest.raises(BadReply, match="'z' is a required property"):
             command.check({"x": 1})
 
@@ -138,6 +209,31 @@ def test_a_cursor_that_leads_nowhere_ends_the_list(cursor: str, context: RoundCo
         service.next_cursor = cursor
         assert tool_of(service).carry_out({}, context) == "ok"
         assert service.asked.count("tools/list") <= 2
+
+
+def test_a_page_of_the_list_that_cannot_be_read_hides_only_its_own_tools(
+    context: RoundContext,
+) -> None:
+    broken = True
+
+    def page(asked: dict[str, Any]) -> Answer:
+        if "cursor" not in asked.get("params", {}):
+            return Answer({"result": {"tools": [TOOL], "nextCursor": "2"}})
+        if broken:
+            return error(-32603, "page 2 failed")
+        return Answer({"result": {"tools": [{**TOOL, "name": "later"}]}})
+
+    with odd_service() as service:
+        service.page = page
+        assert tool_of(service).carry_out({}, context) == "ok"
+        with pytest.raises(RetryableError, match=r"'later' .*page 2 failed"):
+            tool_of(service, "later").carry_out({}, context)
+        broken = False
+        assert tool_of(service, "later").carry_out({}, context) == "ok"
+        broken = True
+        service.answer = says_that_the_list_changed
+        tool_of(service).carry_out({}, context)
+        assert tool_of(service, "later").carry_out({}, context) == "ok", "it was on page 2"
 
 
 def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:

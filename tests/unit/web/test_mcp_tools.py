@@ -59,6 +59,20 @@ def test_the_result_of_a_run_matches_the_output_schema_of_its_tool(run: Run) -> 
         assert result.structured_content["unfinished_answer"] == run.answer
 
 
+def test_the_structured_content_has_the_note_and_the_reason_of_the_text() -> None:
+    from perdure.worker.web.mcp_server.results import run_result
+    from perdure.worker.web.mcp_server.tools import flow_tool
+
+    stopped = replace(RUN, status=RunStatus.STOPPED, details={"stop_reason": "too late"})
+    result = run_result(stopped, None, "This answer does not count.")
+    assert result.structured_content is not None
+    assert result.structured_content["note"] == "This answer does not count."
+    assert result.structured_content["stop_reason"] == "too late"
+    schema = flow_tool("weigh", FLOW).output_schema
+    assert schema is not None
+    Draft202012Validator(schema).validate(result.structured_content)
+
+
 def test_a_refusal_matches_the_output_schema_of_the_tool() -> None:
     from perdure.worker.web.auth import LOCAL
     from perdure.worker.web.mcp_server.results import refusal

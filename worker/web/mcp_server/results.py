@@ -28,14 +28,18 @@ def run_result(run: Run, waiting: PendingInterrupt | None, note: str = "") -> Ca
     Args:
         waiting: Open question of the run or of a run below it. None: no question is open.
         note: A sentence before the text. If it is not empty, the result is marked as an error too.
+            The structured content has the note too, because some clients show a model only that.
     """
+    facts = run_facts(run, waiting)
+    if note:
+        facts["note"] = note
     text = f"{note}\n\n{_text(run, waiting)}" if note else _text(run, waiting)
     failed = run.status in (RunStatus.ERRORED, RunStatus.STOPPED) or (
         run.status is RunStatus.COMPLETED and not run.finished
     )
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
-        structured_content=run_facts(run, waiting),
+        structured_content=facts,
         is_error=bool(note) or failed,
     )
 
@@ -54,6 +58,8 @@ def run_facts(run: Run, waiting: PendingInterrupt | None) -> dict[str, Any]:
             facts["answer" if run.finished else "unfinished_answer"] = run.answer
     if run.status is RunStatus.ERRORED:
         facts["error"] = run.error or "the run failed"
+    if run.status is RunStatus.STOPPED and (reason := run.details.get("stop_reason")):
+        facts["stop_reason"] = reason
     if waiting is not None:
         facts["question"] = question_facts(run.id, waiting)
     return facts

@@ -185,9 +185,9 @@ async def _cancel(runs: AuthorizedClient, arguments: CancelArguments) -> CallToo
     if not receipt.running:
         return result
     if not receipt.stopped:
-        result.content[0].text = (  # type: ignore[union-attr]
-            f"Run {receipt.run_id} stops as soon as its round is over."
-        )
+        note = f"Run {receipt.run_id} stops as soon as its round is over."
+        result.content[0].text = note  # type: ignore[union-attr]
+        result.structured_content["note"] = note
     return result.model_copy(update={"is_error": False})
 
 

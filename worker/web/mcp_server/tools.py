@@ -186,6 +186,8 @@ def _output_schema(answer: dict[str, Any] | None) -> dict[str, Any] | None:
             "question": {"type": "object"},
             "error": text,
             "code": text,
+            "note": text,
+            "stop_reason": text,
         },
         "anyOf": [{"required": ["run", "flow", "status"]}, {"required": ["code", "error"]}],
         **({"$defs": definitions} if (definitions := answer.get("$defs")) else {}),

@@ -35,6 +35,12 @@ def test_an_error_that_is_no_json_rpc_keeps_its_words(each_case: Each) -> None:
     each_case(ERRORS, check)
 
 
+def test_an_error_without_a_code_keeps_its_data() -> None:
+    fault = {"message": "no", "data": {"why": "full"}}
+    message = read(json.dumps({"jsonrpc": "2.0", "id": 3, "error": fault})).message
+    assert message.error.data == {"why": "full"}
+
+
 def test_an_answer_without_a_version_is_an_answer() -> None:
     message = read('{"id": 3, "result": {"content": []}}').message
     assert (message.id, message.result) == (3, {"content": []})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import File
-from perdure.flows.core.errors import BadReply, FatalError
+from perdure.flows.core.errors import BadReply, FatalError, described
 from perdure.flows.core.files import MOST_FILES
 from perdure.flows.executors.mcp.results import (
     FAULTS,
@@ -18,6 +18,9 @@ from perdure.flows.executors.mcp.results import (
     ToolFailed,
     observation_of,
 )
+from perdure.flows.rings import branching_flow
+from tests.support.cases import Cases
+from tests.support.cases import EachCase as Each
 from tests.support.mcp_servers import needs_servers
 
 pytestmark = needs_servers
@@ -44,8 +47,36 @@ def test_texts_are_joined() -> None:
     assert observation_of(result(TEXT, {"type": "text", "text": "two"}), "it") == "one\ntwo"
 
 
-def test_structured_content_is_preferred_to_its_text() -> None:
-    assert observation_of(result(TEXT, structuredContent={"a": [1]}), "it") == {"a": [1]}
+#: Structured content, and the texts beside it that repeat it.
+COPIES: Cases = {
+    "as JSON": ({"a": [1]}, ['{\n  "a": [1]\n}']),
+    "of a value that is not an object": ({"result": "one"}, ["one"]),
+    "of a number": ({"result": 3}, ["3"]),
+    "of each item": ({"result": ["one", {"b": 2}]}, ["one", '{"b": 2}']),
+    "of its only long value": ({"content": "a file\n", "size": 7}, ["a file\n"]),
+    "nothing": ({"a": 1}, ["", " "]),
+}
+
+
+def test_texts_that_repeat_the_structured_content_are_left_out(each_case: Each) -> None:
+    def check(structured: Any, texts: list[str]) -> None:
+        content = [{"type": "text", "text": text} for text in texts]
+        assert observation_of(result(*content, structuredContent=structured), "it") == structured
+
+    each_case(COPIES, check)
+
+
+def test_other_texts_resources_and_links_stay_beside_the_structured_content() -> None:
+    log = {"type": "resource", "resource": {"uri": "file:///a.log", "text": "line 7: error"}}
+    link = {"type": "resource_link", "name": "b", "uri": "file:///b"}
+    copy = {"type": "text", "text": '{"exit": 1}'}
+    given = result(TEXT, log, copy, link, structuredContent={"exit": 1})
+    text = "one\nfile:///a.log:\nline 7: error\nb: file:///b"
+    assert observation_of(given, "it") == {"result": {"exit": 1}, "text": text}
+    assert observation_of(result(TEXT, structuredContent={"result": []}), "it") == {
+        "result": {"result": []},
+        "text": "one",
+    }
 
 
 def test_a_picture_is_a_file_which_a_model_sees() -> None:
@@ -89,9 +120,11 @@ def test_a_tools_own_error_is_told_and_bounded() -> None:
         observation_of(result(TEXT, isError=True), "it")
     with pytest.raises(ToolFailed, match="failed"):
         observation_of(result(isError=True), "it")
-    with pytest.raises(ToolFailed) as failed:
-        observation_of(result({"type": "text", "text": "x" * 10_000}, isError=True), "it")
-    assert len(str(failed.value)) == TOLD_CHARACTERS
+    long = {"type": "text", "text": f"first{'x' * 2 * TOLD_CHARACTERS}"}
+    with pytest.raises(ToolFailed, match=r"(?s)^first.*left out here.*the cause\"}$") as failed:
+        observation_of(result(long, isError=True, structuredContent={"a": "the cause"}), "it")
+    # The name of the tool comes before some errors, and has at most 100 characters.
+    assert len(described(failed.value)) + 110 <= branching_flow.TOLD_CHARACTERS
 
 
 def test_an_error_keeps_its_structured_content_and_names_its_pictures() -> None:
@@ -104,8 +137,9 @@ def test_an_error_keeps_its_structured_content_and_names_its_pictures() -> None:
     with pytest.raises(ToolFailed) as failed:
         observation_of(result(copy, isError=True, structuredContent=structured), "it")
     assert str(failed.value).count("NEEDS_HUMAN") == 1
-    with pytest.raises(ToolFailed, match=r"it sent image \(image/png, 300 bytes\)"):
-        observation_of(result(IMAGE, isError=True), "it")
+    for texts in ([], [TEXT]):
+        with pytest.raises(ToolFailed, match=r"it also sent image \(image/png, 300 bytes\)"):
+            observation_of(result(*texts, IMAGE, isError=True), "it")
 
 
 def test_an_empty_structured_content_does_not_hide_the_text() -> None:
@@ -113,9 +147,10 @@ def test_an_empty_structured_content_does_not_hide_the_text() -> None:
     assert observation_of(result(structuredContent={}), "it") == {}
 
 
-def test_a_result_that_could_not_be_kept_is_the_tools_failure_and_not_the_runs() -> None:
-    with pytest.raises(ToolFailed, match="nan"):
-        observation_of(result(TEXT, structuredContent={"a": float("nan")}), "it")
+def test_a_result_that_cannot_be_stored_is_its_json() -> None:
+    given = result(TEXT, structuredContent={"a": float("nan"), "b": "one"})
+    assert observation_of(given, "it") == '{"a": NaN, "b": "one"}'
+    assert observation_of(result({"type": "text", "text": "a\udce4"}), "it") == "a?"
 
 
 def test_arguments_are_checked_by_the_servers_schema() -> None:

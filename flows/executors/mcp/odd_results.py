@@ -1,0 +1,76 @@
+"""Results of MCP tools that violate the protocol, as results that the client library accepts.
+
+The client library (mcp 2.3) refuses a whole result for one invalid part. The call would count as
+failed although the tool may have acted, and a model might repeat it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from perdure.flows.core.summaries import safe_text
+
+#: Fields by which the result of a tool call is recognized.
+_FIELDS = frozenset({"content", "structuredContent", "isError"})
+#: Maximum characters of each text in an invalid part. It may be the data of a picture.
+PART_CHARACTERS = 2000
+
+
+def repair_result(message: Any, version: str) -> None:
+    """Turn the invalid parts of a tool call's result into texts, and leave the valid parts alone.
+
+    Args:
+        message: A message of the server. Other messages are left as they are.
+        version: The version of the protocol.
+    """
+    result = getattr(getattr(message, "message", None), "result", None)
+    if not isinstance(result, dict) or _FIELDS.isdisjoint(result) or _is_valid(result, version):
+        return
+    content = result.pop("content", None)
+    parts = content if isinstance(content, list) else [] if content is None else [content]
+    blocks = [part if _fits(version, content=[part]) else _text_block(part) for part in parts]
+    for name, value in [*result.items()]:
+        if not _fits(version, **{name: value}):
+            del result[name]
+            if value is not None:
+                told = value if name == "structuredContent" else {name: value}
+                blocks.append(_text_block(told))
+    result["content"] = blocks
+    if not _is_valid(result, version):
+        result["resultType"] = "complete"  # newer versions require it
+
+
+def _fits(version: str, **fields: Any) -> bool:
+    """Return whether fields are valid in a result that is valid without them."""
+    return _is_valid({"content": [], "resultType": "complete", **fields}, version)
+
+
+def _is_valid(result: dict[str, Any], version: str) -> bool:
+    from mcp_types import CallToolResult
+    from mcp_types.methods import validate_server_result
+    from pydantic import ValidationError
+
+    try:
+        validate_server_result("tools/call", version, result)
+        CallToolResult.model_validate(result, by_name=False)
+    except ValidationError:
+        return False
+    except (KeyError, ValueError):  # the library does not know this version
+        return True
+    return True
+
+
+def _text_block(part: Any) -> dict[str, str]:
+    """Return a text with the content of an invalid part: its own text, else its JSON."""
+    text = part.get("text") if isinstance(part, dict) else part
+    if not isinstance(text, str):
+        short = (
+            {name: _cut(each) for name, each in part.items()} if isinstance(part, dict) else part
+        )
+        text = json.dumps(short, ensure_ascii=False)
+    return {"type": "text", "text": text}
+
+
+def _cut(value: Any) -> Any:
+    return safe_text(value, PART_CHARACTERS) if isinstance(value, str) else value
