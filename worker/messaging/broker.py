@@ -15,8 +15,8 @@ from kombu import Exchange, Queue
 
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.settings import Settings
-from perdure.worker.store.connection import is_denied
 from perdure.worker.store.keys import Keys
+from perdure.worker.store.refusals import is_denied
 from perdure.worker.store.urls import check_url
 from perdure.worker.urls import (
     AMQP_SCHEMES,
