@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery, signals
 
 from perdure.flows.rounds.flow import Flow
+from perdure.worker.broker_urls import broker_url
 from perdure.worker.client import Client
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.logs import set_up_logging
@@ -25,7 +26,6 @@ from perdure.worker.runtime.worker_step import install_rounds
 from perdure.worker.settings import Settings, current, with_server
 from perdure.worker.store.urls import check_url
 from perdure.worker.tracing.export import set_up
-from perdure.worker.urls import broker_url
 
 if TYPE_CHECKING:
     from celery import Task

@@ -15,7 +15,6 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
 )
-from langgraph.types import Interrupt
 
 from perdure.flows.adapters.graph_checkpoints import (
     ERROR,
@@ -32,20 +31,18 @@ from perdure.flows.adapters.graph_checkpoints import (
 )
 from perdure.flows.adapters.graph_history import RECORD as HISTORY_RECORD
 from perdure.flows.adapters.graph_history import RECORDS, HistoryRecord
+from perdure.flows.adapters.graph_questions import QuestionReader
 from perdure.flows.adapters.graph_records import RoundRecords
-from perdure.flows.adapters.graph_states import StateReader
 from perdure.flows.adapters.graph_values import StateSerializer, is_plain
 from perdure.flows.core.errors import FatalError
 from perdure.flows.core.json_values import storable
 from perdure.flows.rounds.context import RoundContext
 
-#: Questions of a task, its answered questions, and the graph's questions with the nodes that ask.
-Questions = list[Interrupt]
+#: The answered questions of a task.
 Answers = list[Answered]
-Asked = list[tuple[str, Interrupt]]
 
 
-class RunSaver(StateReader):
+class RunSaver(QuestionReader):
     """The checkpointer of a run's graphs during a round. It has their last checkpoints.
 
     Writes of tasks, and the checkpoints of graphs that nodes invoke, are recorded at once
@@ -67,13 +64,10 @@ class RunSaver(StateReader):
         self._context, self._tasks = context, tasks
         self._record = HistoryRecord(context.committed.get(INDEX)) if keeps_history else None
         self._artifacts: dict[str, str] = {}
-        #: The id of the question to which this round has an answer.
-        self.answered: str | None = None
-        #: Whether a task has taken this answer.
+        #: Whether a task has taken this round's answer.
         self.is_answer_used = False
         self._asked_ids: set[str] = set()
         self._lock = threading.RLock()
-        self.namespaces: dict[str, Namespace] = {}
         #: The writes of tasks in this step, in order, with their namespaces.
         self.written: list[tuple[str, TaskWrites]] = []
         self._records = RoundRecords(context, tasks)
@@ -155,54 +149,6 @@ class RunSaver(StateReader):
 
     # Questions to people.
 
-    def pending(self) -> Asked:
-        """Return all open questions of the graph, in task order.
-
-        Each question comes after the name of the node that asks it.
-        """
-        root = self.namespaces.get("")
-        tasks = [] if root is None else sorted(root.tasks.values(), key=lambda task: task.path)
-        return [
-            (task.node, question)
-            for task in tasks
-            if not task.is_finished
-            for question in self.questions(task)
-        ]
-
-    def holders(self, question: str) -> int:
-        """Return how many unfinished tasks have a question.
-
-        These are the task of the node that asks, and the tasks of the subgraphs that contain it.
-
-        Args:
-            question: the id of the question.
-
-        Returns:
-            0 if the node itself no longer asks: an earlier attempt has run it with the answer, or a
-                fork has changed the state of its subgraph.
-        """
-        holders = [
-            f"{name}|{task.node}:{id_}".lstrip("|")
-            for name, space in self.namespaces.items()
-            for id_, task in space.tasks.items()
-            if not task.is_finished and any(each.id == question for each in self.questions(task))
-        ]
-        innermost = max(holders, key=len, default="")
-        return 0 if innermost in self.namespaces else len(holders)
-
-    def waiting(self) -> dict[str, Questions]:
-        """Return the questions to which this round has no answer, by the id of the task.
-
-        Only unfinished tasks count. A task with the answered question is left out.
-        """
-        return {
-            name: asked
-            for space in self.namespaces.values()
-            for name, task in space.tasks.items()
-            if not task.is_finished and (asked := self.questions(task))
-            if all(question.id != self.answered for question in asked)
-        }
-
     def _forget_answered(self) -> None:
         """Remove the answered question from its tasks. It stays if its task has asked again."""
         for space in self.namespaces.values():
@@ -214,15 +160,6 @@ class RunSaver(StateReader):
                     others = [each for each in task.writes if each[0] != INTERRUPTED]
                     task.writes = [*others, (INTERRUPTED, text)] if left else others
                     task.artifact = ""
-
-    def questions(self, task: TaskWrites) -> Questions:
-        """Return the questions of a task."""
-        return [
-            question
-            for channel, text in task.writes
-            if channel == INTERRUPTED
-            for question in self._serializer.decode(text, "a question")
-        ]
 
     # The library's interface.
 
@@ -384,11 +321,6 @@ class RunSaver(StateReader):
             for channel, text in task.writes
             if channel == RESUMED
         ]
-
-    def _has_answer(self, task: TaskWrites) -> bool:
-        return self.answered is not None and any(
-            each.id == self.answered for each in self.questions(task)
-        )
 
     def _tell(self, task_id: str, told: dict[str, Any] | None) -> None:
         """Record a task's writes. No later attempt then runs the task.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from agents import (
     Agent,
@@ -26,10 +22,7 @@ from agents import (
     RunResult,
 )
 from agents.items import TResponseInputItem
-from agents.mcp import MCPServer
-from mcp.types import CallToolResult, TextContent
-from mcp.types import Tool as MCPTool
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from perdure.flows.adapters.approvals import (
     AgentCall,
@@ -55,21 +48,18 @@ from perdure.flows.adapters.openai_prompts import (
 )
 from perdure.flows.adapters.openai_results import (
     fingerprint,
-    is_mcp_result,
-    listed_tools,
     result_type,
 )
+from perdure.flows.adapters.openai_servers import MCP_CALL, stepping_server
 from perdure.flows.adapters.prompts import ThreadUse, check_thread
 from perdure.flows.commands.approval import Approved
 from perdure.flows.core.errors import FatalError, InvalidFlow
-from perdure.flows.core.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.step_decisions import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 from perdure.flows.workflows.workflow_flow import workflow
 
 logger = logging.getLogger("perdure.flow")
-_tools = TypeAdapter(list[MCPTool])
 #: It is too late for an error: the tool would be called again, or a person asked about it.
 CHANGED = (
     "run %s: the tool %s has changed the `context` of its agent. A worker that goes on with the "
@@ -240,7 +230,9 @@ class _Stepping:
         own = agent.clone(
             model=self._model(agent.model),
             tools=[self._tool(tool, agent) for tool in agent.tools],
-            mcp_servers=[self._server(server) for server in agent.mcp_servers],
+            mcp_servers=[
+                stepping_server(server, self._steps, self._call) for server in agent.mcp_servers
+            ],
         )
         own.get_mcp_tools = partial(self._mcp_tools, own, agent)  # type: ignore[method-assign]
         self._made[id(agent)] = self._made[id(own)] = agent, own
@@ -367,52 +359,6 @@ class _Stepping:
             listener="model",
         )
 
-    def _server(self, server: MCPServer) -> MCPServer:
-        """Return a copy of an MCP server for steps.
-
-        The copy lists and calls the tools of the server in steps. Each step opens a new connection,
-        since a different worker may carry out the step.
-        """
-        server = inner_of(server)
-        own = copy.copy(server)
-
-        async def list_tools(*args: Any, **named: Any) -> list[MCPTool]:
-            async def body() -> list[Any]:
-                async with _connected(server):
-                    found = await server.list_tools()
-                listed: list[Any] = _tools.dump_python(found, mode="json")
-                return listed
-
-            name = "".join(each if each.isalnum() else "_" for each in server.name)[:80]
-            told = await self._steps.step(
-                body,
-                name=f"{name}.tools",
-                idempotent=True,
-                shown={},
-                compared={},
-                summarize=listed_tools,
-            )
-            return _tools.validate_python(told)
-
-        async def call_tool(name: str, args: dict[str, Any] | None, **named: Any) -> CallToolResult:
-            async def body() -> Any:
-                async with _connected(server):
-                    result = await server.call_tool(name, args, **named)
-                return result.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-            call = MCP_CALL.get()
-            shown = args or {}
-            compared = shown if call is None else call.compared(self._steps, name[:90], shown)
-            told = await self._call(body, name, shown, compared)
-            if isinstance(told, dict) and is_mcp_result(told):
-                return CallToolResult.model_validate(told)
-            text = told if isinstance(told, str) else canonical(told)  # a person's answer
-            return CallToolResult(content=[TextContent(type="text", text=text)])
-
-        own.list_tools = list_tools  # type: ignore[method-assign]
-        own.call_tool = call_tool  # type: ignore[method-assign, assignment]
-        return around(server, own)
-
     def _handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
         inner = inner_of(handoff.on_invoke_handoff)
 
@@ -420,22 +366,6 @@ class _Stepping:
             return self.agent(await inner(context, text))
 
         return replace(handoff, on_invoke_handoff=around(inner, invoke))
-
-
-#: The call of an MCP server's tool that is being carried out. None outside of such a call.
-MCP_CALL: ContextVar[AgentCall | None] = ContextVar("mcp_call", default=None)
-#: A lock for each MCP server of this process. A server has one connection.
-_locks: WeakKeyDictionary[MCPServer, asyncio.Lock] = WeakKeyDictionary()
-
-
-@asynccontextmanager
-async def _connected(server: MCPServer) -> AsyncIterator[None]:
-    async with _locks.setdefault(server, asyncio.Lock()):
-        await server.connect()  # type: ignore[no-untyped-call]
-        try:
-            yield
-        finally:
-            await server.cleanup()  # type: ignore[no-untyped-call]
 
 
 def _agent_call(tool: str, args: Any, agent: Agent[Any], call_id: str) -> AgentCall:

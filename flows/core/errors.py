@@ -242,6 +242,13 @@ def formattable(error: BaseException | None) -> BaseException | None:
     return error
 
 
+def leaves_of(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in a group and in its inner groups, or ``error`` itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in leaves_of(each)]
+
+
 class ProcessEnd(BaseException):
     """The simulated end of a process in a test. No code may catch it and continue."""
 

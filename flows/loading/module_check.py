@@ -8,6 +8,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import difflib
 import importlib.util
 import sys
 import traceback
@@ -25,7 +26,7 @@ from perdure.flows.loading import started_flows as starts
 from perdure.flows.loading.errors import FileFault, shown, shown_path
 from perdure.flows.loading.yaml_flow import FlowStart
 from perdure.flows.rounds import registry
-from perdure.flows.rounds.flow import Flow
+from perdure.flows.rounds.flow import SHAPES, Flow
 
 #: Methods of ``Steps`` and of ``RoundContext`` whose first argument names a flow.
 STARTERS = ("child", "map")
@@ -264,3 +265,23 @@ def _line(error: Exception, module: ModuleType, statement: ast.stmt) -> int:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def likely_mistakes(flow: Flow) -> list[str]:
+    """Return a warning for each class attribute that looks like a misspelt setting.
+
+    Methods do not count. The list is empty if no attribute looks misspelt.
+    """
+    bases = [each for each in type(flow).__mro__ if each.__module__ in SHAPES]
+    known = {name for base in bases for name in vars(base) if not name.startswith("_")}
+    told = []
+    for owner in type(flow).__mro__:
+        if owner in bases or owner is object:
+            continue
+        for name, value in vars(owner).items():
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if near and name not in known and not callable(value):
+                told.append(
+                    f"{owner.__name__}.{name} is no setting of a flow; did you mean {near[0]!r}?"
+                )
+    return told

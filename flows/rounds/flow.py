@@ -5,7 +5,6 @@ The runtime uses flows through the names of this module only.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,11 +21,11 @@ from perdure.flows.core.names import Role, is_name, suggest
 from perdure.flows.core.outcomes import End, Outcome
 from perdure.flows.core.retry import Retry, retry_of
 from perdure.flows.core.validation import check_limit, is_seconds
+from perdure.flows.rounds.notes import NoteStore, check_note_store
 
 if TYPE_CHECKING:
     from perdure.flows.rounds.context import RoundContext
     from perdure.flows.rounds.lifespans import Lifespan
-    from perdure.flows.rounds.notes import NoteStore
 
 #: Values of ``expose``: the Model Context Protocol, and OpenAI's API.
 EXPOSED_TO = ("mcp", "openai")
@@ -397,26 +396,6 @@ def check_exposure(flow: Flow) -> None:
             )
 
 
-def check_note_store(store: Any, name: str) -> None:
-    """Raise InvalidFlow unless ``store`` is None, a ``NoteStore`` or a lifespan.
-
-    Any object with a method ``open`` counts as a lifespan. Its value is not checked.
-
-    Args:
-        store: the flow's ``note_store``.
-        name: the flow's name, for the error text.
-    """
-    methods = ("put", "get", "search", "forget")
-    if store is None or callable(getattr(store, "open", None)):
-        return
-    missing = [method for method in methods if not callable(getattr(store, method, None))]
-    if missing:
-        raise InvalidFlow(
-            f"{name}: note_store is {store!r}; expected a NoteStore (it has no "
-            f"{', '.join(missing)}), or what @lifespan makes of a function that yields one"
-        )
-
-
 def title(flow: Flow) -> str:
     """Return the words ``flow 'NAME'`` for error messages.
 
@@ -426,26 +405,6 @@ def title(flow: Flow) -> str:
     owner = next((each for each in type(flow).__mro__ if "name" in vars(each)), Flow)
     is_own = "name" in vars(flow) or owner.__module__ not in SHAPES
     return f"flow {(is_own and flow.name) or type(flow).__name__!r}"
-
-
-def likely_mistakes(flow: Flow) -> list[str]:
-    """Return a warning for each class attribute that looks like a misspelt setting.
-
-    Methods do not count. The list is empty if no attribute looks misspelt.
-    """
-    bases = [each for each in type(flow).__mro__ if each.__module__ in SHAPES]
-    known = {name for base in bases for name in vars(base) if not name.startswith("_")}
-    told = []
-    for owner in type(flow).__mro__:
-        if owner in bases or owner is object:
-            continue
-        for name, value in vars(owner).items():
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-            if near and name not in known and not callable(value):
-                told.append(
-                    f"{owner.__name__}.{name} is no setting of a flow; did you mean {near[0]!r}?"
-                )
-    return told
 
 
 def _described(model: type[BaseModel]) -> str:

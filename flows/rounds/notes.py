@@ -340,3 +340,23 @@ def _rank(note: Note, wanted: Iterable[str]) -> int:
         word in held or (len(word) >= BEGINNING and any(longer.startswith(word) for longer in held))
         for word in wanted
     )
+
+
+def check_note_store(store: Any, name: str) -> None:
+    """Raise InvalidFlow unless ``store`` is None, a ``NoteStore`` or a lifespan.
+
+    Any object with a method ``open`` counts as a lifespan. Its value is not checked.
+
+    Args:
+        store: the flow's ``note_store``.
+        name: the flow's name, for the error text.
+    """
+    methods = ("put", "get", "search", "forget")
+    if store is None or callable(getattr(store, "open", None)):
+        return
+    missing = [method for method in methods if not callable(getattr(store, method, None))]
+    if missing:
+        raise InvalidFlow(
+            f"{name}: note_store is {store!r}; expected a NoteStore (it has no "
+            f"{', '.join(missing)}), or what @lifespan makes of a function that yields one"
+        )

@@ -24,6 +24,7 @@ from perdure.flows.core.errors import (
     RoundStopped,
     described,
     ends_process,
+    leaves_of,
     remedy_of,
     with_remedy,
 )
@@ -286,19 +287,12 @@ def _without_restarts(error: BaseException) -> BaseException:
     restarts, others = error.split(Restart)
     if restarts is None or others is not None:
         return error if others is None else others
-    return _leaves(restarts)[0]
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    """Return the exceptions in a group and its inner groups, or ``error`` itself."""
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return leaves_of(restarts)[0]
 
 
 def _description_of(error: Exception) -> str:
     """Return the text for an error of the function. It names the errors of a ``TaskGroup``."""
-    leaves = _leaves(error)
+    leaves = leaves_of(error)
     failed = [each.step for each in leaves if isinstance(each, StepFailed)]
     if len(failed) == len(leaves):
         more = f", and {len(failed) - 1} more: {', '.join(failed[1:])}" if failed[1:] else ""

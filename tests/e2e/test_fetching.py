@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from perdure import Client, Settings
-from perdure.worker.urls import broker_url
+from perdure.worker.broker_urls import broker_url
 from tests.support.commit_log import commits, exact
 from tests.support.redis_commands import monitored
 from tests.support.redis_servers import until

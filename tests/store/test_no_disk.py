@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from perdure.worker.store import Store, StoreUnavailable
-from perdure.worker.store.connection import REFUSALS, refusal_code
 from perdure.worker.store.inspection import inspect
+from perdure.worker.store.refusals import REFUSALS, refusal_code
 from perdure.worker.store.tables import DeadLetters
 from perdure.worker.store.urls import check_answers
 from tests.support.redis_servers import CrashableServer, server

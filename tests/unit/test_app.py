@@ -16,9 +16,9 @@ from kombu.utils import json as kombu_json
 
 from perdure import InvalidSettings, Settings, install
 from perdure.worker.app import engine_of
+from perdure.worker.broker_urls import redis_url
 from perdure.worker.messaging.broker import with_state_server
 from perdure.worker.messaging.message import validate
-from perdure.worker.urls import redis_url
 from tests.support.apps.user_app_settings import SETTINGS, Stubborn
 
 URL = "redis://localhost:6379/0"

@@ -7,11 +7,12 @@ from celery import Celery
 
 from perdure import Client, Settings
 from perdure.worker.app import engine_of, install, make_app
+from perdure.worker.broker_urls import broker_url
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import is_fused
 from perdure.worker.store.sentinel import sentinel_options
 from perdure.worker.store.urls import check_url
-from perdure.worker.urls import SentinelUrl, broker_url, parse_sentinels, place_of
+from perdure.worker.urls import SentinelUrl, parse_sentinels, place_of
 
 SERVICE = "redis+sentinel://me:p%40ss@a:1,[::1]:2,c/prime/3"
 

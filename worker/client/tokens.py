@@ -20,7 +20,7 @@ from perdure.worker.domain.token import (
 from perdure.worker.errors import InvalidInput, StoreUnavailable, TokenNotFound
 from perdure.worker.operations import validation
 from perdure.worker.store import ServerFull
-from perdure.worker.store.connection import shown_refusal
+from perdure.worker.store.refusals import shown_refusal
 from perdure.worker.store.tables import FilterRecords, SignInCodes, TokenRecords
 
 #: Longest lifetime of a token. Beyond it, the end may be outside the calendar.

@@ -20,8 +20,7 @@ from perdure.worker.domain.stored_fields import MOST, FieldPrefix, cached_field
 from perdure.worker.domain.tree_amounts import ADDED, TREE, Payer, from_millionths
 from perdure.worker.errors import DamagedRun
 
-#: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
-#: workers.
+#: Newest schema version that this code reads. Runs with a newer version are left to newer workers.
 SCHEMA = "9"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
@@ -63,12 +62,11 @@ KEEP_EVENTS = "keep_events"
 FOLLOWS = "follows"
 #: Field with the references to the files that were submitted with the run.
 FILES = "files"
-#: Field with the protocols to whose clients the run's flow was exposed at its submission. Left out
-#: if it was exposed to none.
+#: Field with the protocols to which the flow was exposed at the submission. Left out without any.
 EXPOSED = "exposed"
-#: Field with the names of the limits and pauses that the submission chose or a person raised, as a
-#: JSON list: options of the submission, and ``budgets.NAME``. The others come from the flow. Left
-#: out if the run has no limits and no pauses. Earlier releases did not store it.
+#: Field with the names of limits and pauses that the submission chose or a person raised: a JSON
+#: list of the submission's options and ``budgets.NAME``. The others come from the flow. Left out
+#: if the run has no limits and no pauses. Earlier releases did not store it.
 CHOSEN = "chosen"
 #: Options of a submission that CHOSEN may name.
 LIMITS_AND_PAUSES = ("interrupt_before", "interrupt_after", "max_rounds")
@@ -77,9 +75,6 @@ FORKED = "forked"
 #: Field of a run whose id the caller chose: part of its idempotency keys. A deleted run with the
 #: same id had another value.
 KEY_SALT = "key_salt"
-#: Field of a run whose topics have no owner, although it has a submitter: it was not submitted over
-#: HTTP, where topics belong to the submitter. Earlier releases did not store it.
-PLAIN_TOPICS = "plain_topics"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of signals sent to the run. ALL_HEARD: field with that number as of the
@@ -132,8 +127,8 @@ _tree, _added = FieldPrefix(TREE), FieldPrefix(ADDED)
 def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the signals and groups of children that a run waits for.
 
-    ``fields`` are the run's hash. The keys of the result are ``signals`` and ``children``. Both
-    lists are empty if the run is not parked.
+    ``fields`` are the run's hash. The result has the keys ``signals`` and ``children``. Both lists
+    are empty if the run is not parked.
     """
     lines = fields.get("wait_for", "").splitlines() if fields.get("phase") == "parked" else []
     names = [line.partition(" ")[0] for line in lines]
@@ -149,11 +144,10 @@ def version_of(fields: Iterable[str]) -> str:
 
 
 def digest_of(fields: Mapping[str, str]) -> str:
-    """Return the SHA-256 of the content in a run's hash.
+    """Return the SHA-256 of the content in a run's hash (``content_of``).
 
-    The content consists of the content fields and the named values. Other entries of ``fields`` are
-    ignored. A worker compares the result with the stored digest before it runs a round, so that it
-    never works on damaged data.
+    A worker compares the result with the stored digest before it runs a round, so that it never
+    works on damaged data.
     """
     return digest_of_content(content_of(fields))
 
@@ -167,15 +161,15 @@ def digest_of_content(content: dict[str, str]) -> str:
 
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the content fields and named values of a run's hash."""
+    """Return the content of a run's hash: its content fields and named values."""
     return {name: fields[name] for name in _known_names(fields)[0]}
 
 
 def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names of all content, and of the named values in it.
 
-    A run has the same fields in most of its rounds, so the result is cached by the names. It is not
-    cached for more than MOST names.
+    The result is cached, since most rounds of a run have the same fields. More than MOST names are
+    not cached.
     """
     names = tuple(fields)
     return _names_among(names) if len(names) <= MOST else _names_among.__wrapped__(names)
@@ -293,11 +287,10 @@ class Record:
 
     @property
     def chosen(self) -> list[str] | None:
-        """The names of the chosen limits and pauses, see CHOSEN.
+        """The names of the chosen limits and pauses (CHOSEN), and of limits raised later.
 
-        Limits that were raised later are among them. None if the names are unknown: an earlier
-        release stored a run with limits or pauses, or the field is damaged. A damaged field raises
-        no error here, because only ``again`` needs the names.
+        None if the names are unknown: an earlier release stored a run with limits or pauses, or the
+        field is damaged. This raises no error, because only ``again`` needs the names.
         """
         if CHOSEN not in self.fields:
             has_some = any(name in self.fields for name in (*LIMITS_AND_PAUSES, "budgets"))
@@ -322,7 +315,7 @@ class Record:
     def short_of(self) -> tuple[str, str] | None:
         """The budget that this run waits for: run id and name.
 
-        The budget is that of a run above. None if the run does not wait for a budget.
+        It is a budget of a run above. None if the run does not wait for one.
         """
         parts = self.fields.get("short", "").split(" ")
         if self.fields.get("waiting_for") != "budget" or len(parts) != 5:

@@ -23,7 +23,6 @@ from perdure.worker.domain.record import (
     EXPOSED,
     FILES,
     LIMITS_AND_PAUSES,
-    PLAIN_TOPICS,
     digest_of,
     version_of,
 )
@@ -47,6 +46,9 @@ SUBMITTED_AS = "submitted_as"
 #: Digits of the digest in this field, which every read of the run carries. They need not resist
 #: attacks: a caller's calls are only compared with the caller's own runs.
 SUBMITTED_AS_DIGITS = 16
+#: Field of a run whose topics have no owner, although it has a submitter: it was not submitted over
+#: HTTP, where topics belong to the submitter. Earlier releases did not store it.
+PLAIN_TOPICS = "plain_topics"
 When = datetime | timedelta | float
 
 

@@ -19,8 +19,8 @@ from perdure.worker.domain.children import (
     pack_plan,
 )
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
-from perdure.worker.domain.record import PLAIN_TOPICS, VALUE, Record
-from perdure.worker.domain.submission import Submission, from_now
+from perdure.worker.domain.record import VALUE, Record
+from perdure.worker.domain.submission import PLAIN_TOPICS, Submission, from_now
 from perdure.worker.domain.tree_amounts import ADDED, TREE, Payer
 from perdure.worker.errors import DamagedRun
 from perdure.worker.messaging.message import TASKS

@@ -13,7 +13,8 @@ from perdure.flows.core.errors import FatalError, RoundStopped, TopicTaken
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.children import Child, KnownGroup
 from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
-from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, PLAIN_TOPICS, Record
+from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
+from perdure.worker.domain.submission import PLAIN_TOPICS
 from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.http_urls import parse_http

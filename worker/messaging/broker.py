@@ -13,25 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from kombu import Exchange, Queue
 
-from perdure.worker.errors import InvalidSettings
-from perdure.worker.settings import Settings
-from perdure.worker.store.connection import is_denied
-from perdure.worker.store.keys import Keys
-from perdure.worker.store.urls import check_url
-from perdure.worker.urls import (
+from perdure.worker.broker_urls import (
     AMQP_SCHEMES,
     KOMBU_SCHEMES,
-    STATE_SCHEMES,
-    TORN,
-    host_of,
     is_same_database,
-    is_torn,
-    place_of,
-    query_of,
     redis_url,
-    scheme_of,
     sentinels_of_broker,
 )
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.settings import Settings
+from perdure.worker.store.keys import Keys
+from perdure.worker.store.refusals import is_denied
+from perdure.worker.store.urls import check_url
+from perdure.worker.urls import STATE_SCHEMES, TORN, host_of, is_torn, place_of, query_of, scheme_of
 
 if TYPE_CHECKING:
     from celery import Celery

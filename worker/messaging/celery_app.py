@@ -10,6 +10,7 @@ from typing import Any
 from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
 
+from perdure.worker.broker_urls import broker_url, is_amqp
 from perdure.worker.messaging.broker import (
     broker_ssl,
     check_broker_url,
@@ -22,7 +23,7 @@ from perdure.worker.store.keys import Keys
 from perdure.worker.store.sentinel import sentinel_options
 from perdure.worker.store.tables import DeadLetters
 from perdure.worker.store.urls import check_url
-from perdure.worker.urls import LOCALHOST, broker_url, is_amqp, is_sentinel, parse_sentinels
+from perdure.worker.urls import LOCALHOST, is_sentinel, parse_sentinels
 
 #: The transport that keeps invalid messages from the worker. Otherwise it is kombu's Redis
 #: transport.

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from amqp.exceptions import MessageNacked
 from kombu.exceptions import OperationalError
 
+from perdure.worker.broker_urls import is_amqp
 from perdure.worker.messaging.broker import queue_of_set, queues_of
 from perdure.worker.messaging.publisher import MessageBuilder, Publisher
 from perdure.worker.store.keys import Keys
-from perdure.worker.urls import is_amqp
 
 if TYPE_CHECKING:
     from celery import Celery

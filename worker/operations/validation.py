@@ -145,9 +145,7 @@ def key(value: object, name: str = "idempotency_key") -> None:
         raise wrong(name, "a text that is not empty, or None", value)
     if isinstance(value, str) and len(value.encode()) > MOST_KEY_BYTES:
         raise wrong(
-            name,
-            f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)",
-            value,
+            name, f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)", value
         )
 
 
@@ -300,9 +298,8 @@ def offset(value: object) -> tuple[int, str]:
     """Parse the cursor of a page of children.
 
     Returns:
-        The number of children before the page, and the id of the last child before the page. The id
-            is empty if a cursor of an earlier version has none. If the cursor is None, the page is
-            the first: the number is 0, and the id is empty.
+        The number of children before the page, and the id of the last of them. The id is empty if
+            a cursor of an earlier version has none. None, the first page, gives 0 and an empty id.
 
     Raises:
         InvalidInput: The cursor is not valid.

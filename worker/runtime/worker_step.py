@@ -17,6 +17,7 @@ from celery import Celery, bootsteps, signals
 
 from perdure.flows.core.errors import ends_process
 from perdure.flows.rounds.lifespans import close_lifespans
+from perdure.worker.broker_urls import is_amqp
 from perdure.worker.engine.fast_path import NO_FAST_PATH, REQUEST_ATTRIBUTE
 from perdure.worker.engine.redirect import flow_set
 from perdure.worker.errors import InvalidSettings
@@ -30,7 +31,6 @@ from perdure.worker.runtime.unacknowledged import forget_when_connection_is_lost
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.keys import Keys
 from perdure.worker.tracing.export import flush, set_up
-from perdure.worker.urls import is_amqp
 
 if TYPE_CHECKING:
     from celery import Task

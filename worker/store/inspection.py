@@ -19,15 +19,9 @@ from redis.retry import Retry
 
 from perdure.worker.errors import StoreUnavailable
 from perdure.worker.store import scripts
-from perdure.worker.store.connection import (
-    SOCKET_TIMEOUT,
-    denied,
-    is_denied,
-    refusal_code,
-    refusal_of,
-    refusal_text,
-)
+from perdure.worker.store.connection import SOCKET_TIMEOUT
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES, Keys
+from perdure.worker.store.refusals import denied, is_denied, refusal_code, refusal_of, refusal_text
 from perdure.worker.store.sentinel import client_of, close
 
 #: Number of runs examined per index. For runs that have not ended these are the oldest, since a

@@ -16,8 +16,8 @@ import redis
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
 from perdure.worker.domain.record import awaited
 from perdure.worker.errors import AccessDenied, DamagedRun
-from perdure.worker.store.connection import REFUSALS, refusal_code, reply_of
 from perdure.worker.store.keys import ROLES, Keys
+from perdure.worker.store.refusals import REFUSALS, refusal_code, reply_of
 from perdure.worker.store.transitions import Store
 
 logger = logging.getLogger("perdure.store")

@@ -16,8 +16,8 @@ import redis
 
 from perdure.worker.errors import AccessDenied
 from perdure.worker.features import features
-from perdure.worker.store.connection import is_denied
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
+from perdure.worker.store.refusals import is_denied
 
 if TYPE_CHECKING:
     from perdure.worker.store.connection import StoreConnection

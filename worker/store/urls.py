@@ -7,14 +7,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from perdure.worker.errors import InvalidSettings, StoreUnavailable
-from perdure.worker.store.connection import (
-    SOCKET_TIMEOUT,
-    denied,
-    hint,
-    is_denied,
-    refusal_code,
-    refusal_text,
-)
+from perdure.worker.store.connection import SOCKET_TIMEOUT, hint
+from perdure.worker.store.refusals import denied, is_denied, refusal_code, refusal_text
 from perdure.worker.store.sentinel import client_of, close
 from perdure.worker.urls import LOCALHOST, place_of, state_fault
 

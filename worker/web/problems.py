@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from perdure.flows.core.errors import PerdureError
 from perdure.worker.errors import StoreUnavailable, Taken, UnknownFlow, http_class
-from perdure.worker.store.connection import shown_refusal
+from perdure.worker.store.refusals import shown_refusal
 from perdure.worker.web.auth import Caller
 from perdure.worker.web.json_body import MOST_ENCODED, Json, JsonRequest
 from perdure.worker.web.services import authorize, services_of

@@ -137,6 +137,22 @@ def error_text(text: str) -> str:
     return safe_ends(text, TOLD_CHARACTERS)
 
 
+def text_of_server(error: BaseException, data: Any) -> str:
+    """Return the text of an error, with the data that an MCP server sent with it as JSON.
+
+    Args:
+        data: The data of an MCPError, without secrets. None: the server sent none.
+    """
+    from mcp import MCPError
+
+    if not isinstance(error, MCPError):
+        return str(error) or type(error).__name__
+    message = error.message or f"error {error.code}"
+    if data is None:
+        return message
+    return f"{message}; data: {json.dumps(data, ensure_ascii=False, sort_keys=True)}"
+
+
 def observation_of(result: CallToolResult, what: str) -> Any:
     """Convert an MCP result to an observation: its structured content, else its texts.
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from perdure.flows.core.errors import FatalError, OutcomeUnknown, PerdureError, RetryableError
+from perdure.flows.core.errors import (
+    FatalError,
+    OutcomeUnknown,
+    PerdureError,
+    RetryableError,
+    leaves_of,
+)
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
 from perdure.flows.executors.mcp.odd_messages import error_without_request
 from perdure.flows.executors.mcp.odd_results import repair_result
-from perdure.flows.executors.mcp.results import Tool, ToolFailed, error_text, observation_of
+from perdure.flows.executors.mcp.results import (
+    Tool,
+    ToolFailed,
+    error_text,
+    observation_of,
+    text_of_server,
+)
 from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
 
@@ -338,7 +349,7 @@ class McpSession:
             self._fault = error
         except Exception as error:
             if not self._ready.is_set():
-                self._fault = self._failed_start(next(_leaves(error)), served)
+                self._fault = self._failed_start(leaves_of(error)[0], served)
 
     def _failed_start(self, error: BaseException, served: list[McpTransport]) -> PerdureError:
         """Return the round's error after a failed start.
@@ -447,29 +458,11 @@ class McpSession:
         return kind(f"{self.what} cannot be reached: {why}{stderr}")
 
     def _cleaned(self, error: BaseException) -> str:
-        """Return an error's text without secrets, and the data that its server sent with it."""
-        from mcp import MCPError
-
-        text = str(error) or type(error).__name__
-        if isinstance(error, MCPError):
-            data = self._secrets.cleaned(error.data)
-            told = [
-                error.message or f"error {error.code}",
-                *([] if data is None else [json.dumps(data, ensure_ascii=False, sort_keys=True)]),
-            ]
-            text = "; data: ".join(told)
-        return error_text(self._secrets.cleaned(text))
+        """Return an error's text without secrets (``text_of_server``)."""
+        data = self._secrets.cleaned(getattr(error, "data", None))
+        return error_text(self._secrets.cleaned(text_of_server(error, data)))
 
 
 def _is_undone(served: list[McpTransport]) -> bool:
     """Return whether an HTTP server surely did nothing in any of the requests of a call."""
     return bool(served) and all(each.refused for each in served)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors of an exception group at any depth, or the error itself."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

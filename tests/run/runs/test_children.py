@@ -11,7 +11,7 @@ import pytest
 from perdure import Client, InvalidTransition, Run, RunStatus, Settings
 from perdure.worker.cli.commands.stop import describe_receipt
 from perdure.worker.domain.fleet import describe
-from perdure.worker.domain.record import PLAIN_TOPICS
+from perdure.worker.domain.submission import PLAIN_TOPICS
 from tests.support.example_flows import child_runs
 from tests.support.page_visitor import Visitor
 from tests.support.redis_servers import until

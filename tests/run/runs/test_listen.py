@@ -9,7 +9,7 @@ import pytest
 from perdure import Client, InvalidFlow, Mailbox, RoundContext, Run, RunStatus, Settings, Taken
 from perdure.flows.core.errors import FatalError
 from perdure.testing import crash_lab
-from perdure.worker.domain.record import PLAIN_TOPICS
+from perdure.worker.domain.submission import PLAIN_TOPICS
 from perdure.worker.web import Caller, Scope
 from perdure.worker.web.auth import AuthorizedClient
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows

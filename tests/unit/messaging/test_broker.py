@@ -9,9 +9,10 @@ from celery import Celery
 
 from perdure import Client, Settings
 from perdure.worker.app import engine_of, make_app
+from perdure.worker.broker_urls import broker_url, is_amqp
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import broker_ssl, is_fused, is_verified
-from perdure.worker.urls import broker_url, is_amqp, place_of
+from perdure.worker.urls import place_of
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def _doubts(flow: Flow) -> list[str]:
     """
     from perdure.flows.controllers.model import ModelController
     from perdure.flows.controllers.model.doubts import doubtful_models
-    from perdure.flows.rounds.flow import likely_mistakes
+    from perdure.flows.loading.module_check import likely_mistakes
     from perdure.worker.settings import load_settings
 
     doubts = likely_mistakes(flow)

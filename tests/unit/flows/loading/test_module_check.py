@@ -9,9 +9,8 @@ import pytest
 
 from perdure.flows.loading import sources
 from perdure.flows.loading.directories import Directories
-from perdure.flows.loading.module_check import CheckedModule, is_module, run_module
+from perdure.flows.loading.module_check import CheckedModule, is_module, likely_mistakes, run_module
 from perdure.flows.rounds import registry
-from perdure.flows.rounds.flow import likely_mistakes
 
 
 @pytest.fixture(autouse=True)
