@@ -20,12 +20,8 @@ from perdure.flows.core.answer_types import AnswerType
 from perdure.flows.core.errors import (
     FatalError,
     InvalidFlow,
-    Remedy,
     RoundStopped,
-    described,
     ends_process,
-    leaves_of,
-    remedy_of,
     with_remedy,
 )
 from perdure.flows.core.json_values import storable
@@ -37,7 +33,13 @@ from perdure.flows.rounds.context import RoundContext
 from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.registry import register
 from perdure.flows.workflows.base_steps import Restart
-from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
+from perdure.flows.workflows.function_errors import (
+    description_of,
+    failures_behind,
+    remedy_of_all,
+    without_restarts,
+)
+from perdure.flows.workflows.journal import JournalEntry, journal_of
 from perdure.flows.workflows.live_script import LiveScript
 from perdure.flows.workflows.round import NODES, PLAN, JournalOnlyRound, WorkflowRound
 from perdure.flows.workflows.scripts import PlainScript, Suspended
@@ -46,8 +48,6 @@ from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Maximum number of errors of a ``TaskGroup`` that the error of the run describes.
-MOST_TOLD = 5
 #: Seconds after a step's time limit, until its round is cancelled too.
 AFTER_STEP = 2.0
 
@@ -191,7 +191,7 @@ class WorkflowFlow(Flow):
                 raise script.diverged("its end")
             if (error := _error_of(script)) is None:
                 return self._end(this_round, script, script.task.result())
-            error = _without_restarts(error)
+            error = without_restarts(error)
             if not isinstance(error, Exception):
                 raise error
             return self._failed(this_round, script, error)
@@ -245,8 +245,8 @@ class WorkflowFlow(Flow):
         if isinstance(error, FatalError | InvalidFlow | RoundStopped):
             raise error
         context, uncommitted = script.context, {entry.key: entry for entry in this_round.new}
-        text = f"run {context.run_id}, step {context.step}: {_description_of(error)}"
-        failures = _failures_behind(error)
+        text = f"run {context.run_id}, step {context.step}: {description_of(error)}"
+        failures = failures_behind(error)
         for failure in failures:
             if failure.step in uncommitted:  # The error then has the line that raised it.
                 failure.__cause__ = uncommitted[failure.step].cause
@@ -262,56 +262,7 @@ class WorkflowFlow(Flow):
                 "journal, since the function went on after it (a step in a `finally` or `except`). "
                 f"To try it again, fork the run before it: perdure fork {context.run_id} STEP"
             )
-        raise with_remedy(FatalError(text), _remedy_of_all(failures, again)) from error
-
-
-def _remedy_of_all(failures: Sequence[StepFailed], committed: Sequence[str]) -> Remedy:
-    """Return what continues a run whose function has died of the failures of steps.
-
-    Args:
-        committed: the keys of failed steps that a retry does not try again.
-    """
-    if committed:
-        return "fork"
-    remedies = [remedy_of(each.__cause__) for each in failures]
-    return next((each for each in remedies if each != "retry"), "retry")
-
-
-def _without_restarts(error: BaseException) -> BaseException:
-    """Return the error of a coroutine, without the restarts of tasks of a ``TaskGroup``.
-
-    If the tasks raised nothing but restarts, return the first ``Restart`` itself.
-    """
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    restarts, others = error.split(Restart)
-    if restarts is None or others is not None:
-        return error if others is None else others
-    return leaves_of(restarts)[0]
-
-
-def _description_of(error: Exception) -> str:
-    """Return the text for an error of the function. It names the errors of a ``TaskGroup``."""
-    leaves = leaves_of(error)
-    failed = [each.step for each in leaves if isinstance(each, StepFailed)]
-    if len(failed) == len(leaves):
-        more = f", and {len(failed) - 1} more: {', '.join(failed[1:])}" if failed[1:] else ""
-        return f"{leaves[0]}{more}"
-    words = f"the workflow raised {described(error)}"
-    if isinstance(error, ExceptionGroup):
-        words += f": {'; '.join(map(described, leaves[:MOST_TOLD]))}"
-    return words
-
-
-def _failures_behind(error: BaseException) -> list[StepFailed]:
-    """Return the failures of steps that an error consists of, or was raised after."""
-    errors = [error]
-    for each in errors:  # The list grows.
-        inner = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
-        for other in (*inner, each.__cause__, each.__context__):
-            if other is not None and not any(other is known for known in errors):
-                errors.append(other)
-    return [each for each in errors if isinstance(each, StepFailed)]
+        raise with_remedy(FatalError(text), remedy_of_all(failures, again)) from error
 
 
 class _CaughtEnd(FatalError):

@@ -69,7 +69,7 @@ class BackgroundLoop:
         """
         session = self._sessions.get(server.key)
         if session is not None:
-            await session.settle()
+            await session.ping.settle()
             session = self._sessions.get(server.key)
         if session is None or session.ended:
             session = self._sessions[server.key] = McpSession(name, server)

@@ -21,6 +21,7 @@ from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
 from perdure.flows.executors.mcp.odd_messages import error_without_request
 from perdure.flows.executors.mcp.odd_results import repair_result
+from perdure.flows.executors.mcp.ping import BROKEN, Ping
 from perdure.flows.executors.mcp.results import (
     Tool,
     ToolFailed,
@@ -29,23 +30,21 @@ from perdure.flows.executors.mcp.results import (
     text_of_server,
 )
 from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
-from perdure.flows.executors.mcp.transports import McpTransport, ProgramOutput, connected, requests
+from perdure.flows.executors.mcp.transports import (
+    BUSY,
+    DENIED,
+    LATER,
+    McpTransport,
+    ProgramOutput,
+    connected,
+    is_undone,
+    requests,
+)
 
 if TYPE_CHECKING:
     from mcp import Client
 
 logger = logging.getLogger("perdure.mcp")
-#: Seconds for the answer to a ping, which a server gets after a call without an answer.
-PING_SECONDS = 10.0
-#: The beginnings of errors by which the client library reports a broken connection. A tool may have
-#: an error with the same code.
-_BROKEN = ("Connection closed", "SSE stream ")
-#: HTTP statuses for refused credentials, and for a server that is busy.
-_DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
-#: HTTP statuses for a session that the server does not know. 400 may have other reasons.
-_LOST, _MAYBE_LOST = frozenset({404, 410}), 400
-#: HTTP statuses of an endpoint that is not there, and of a request that did not arrive in time.
-_LATER = frozenset({404, 408})
 
 
 class McpSession:
@@ -71,7 +70,6 @@ class McpSession:
         self._is_list_old = False
         self._list_fault: str | None = None
         self._listing = asyncio.Lock()
-        self._ping: asyncio.Task[None] | None = None
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._calls = 0
         self._complaint = (0.0, "")
@@ -79,6 +77,7 @@ class McpSession:
         self._client: Client | None = None
         self._version: str | None = None
         self._fault: PerdureError | None = None
+        self.ping = Ping(self.what, self._retire, self._unwanted.set)
         self._life = asyncio.create_task(self._live())
 
     @property
@@ -99,14 +98,6 @@ class McpSession:
         self._is_retired = True
         if not self._calls:
             self._unwanted.set()
-
-    async def settle(self) -> None:
-        """Wait for the outcome of a pending ping, which decides whether the session ends.
-
-        If no ping is pending, return at once.
-        """
-        if self._ping is not None:
-            await asyncio.wait({self._ping})
 
     async def tool(self, name: str, is_old: bool = False) -> Tool:
         """Return the server's declaration of a tool.
@@ -170,7 +161,7 @@ class McpSession:
             if not isinstance(error, Exception):
                 raise  # the round was cancelled
             if isinstance(error, TimeoutError):
-                self._check_alive(client)
+                self.ping.send(client)
             await self._check_session(client, served)
             fault = self._judged(error, served, "list of tools", seconds)
             raise self._without_doubt(fault) from None
@@ -218,7 +209,7 @@ class McpSession:
             is_answered = asking.done()
             asking.cancel()  # has no effect on a task that is done
         if not is_answered and not self._life.done():
-            self._check_alive(client)
+            self.ping.send(client)
             # Without an id, the error may be that of another request.
             when, text = self._complaint
             reported = f"; meanwhile the server reported: {text}" if text and when >= begin else ""
@@ -235,39 +226,11 @@ class McpSession:
         except ToolFailed as failed:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
-    def _check_alive(self, client: Client) -> None:
-        """Send a ping to an MCP server that did not respond in time.
-
-        This does not wait for the outcome. A server that responds to the ping is only slow, and
-        keeps its session. Otherwise the session ends. While a ping is pending, no other is sent.
-        """
-        if self._ping is None or self._ping.done():
-            self._ping = asyncio.create_task(self._ping_once(client))
-
     async def _check_session(self, client: Client, served: list[McpTransport]) -> None:
         """Find out by a ping whether status 400 means that the server has lost the session."""
-        is_unclear = bool(served) and served[-1].has_session and served[-1].status == _MAYBE_LOST
-        if is_unclear and not self.ended:
-            self._check_alive(client)
-            await self.settle()
-
-    async def _ping_once(self, client: Client) -> None:
-        from mcp import MCPError
-        from mcp_types import EmptyResult, PingRequest
-
-        served: list[McpTransport] = []
-        requests.set(served)
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await client.session.send_request(PingRequest(), EmptyResult)
-        except MCPError as error:
-            # An error is an answer: later versions of the protocol have no ping.
-            if error.message.startswith(_BROKEN) or any(each.failed for each in served):
-                self._retire()
-        except Exception as error:
-            reason = type(error).__name__
-            logger.warning("%s: no answer to a ping (%s); opens a new session", self.what, reason)
-            self._unwanted.set()
+        if served and served[-1].may_be_lost and not self.ended:
+            self.ping.send(client)
+            await self.ping.settle()
 
     def _inspect(self, message: Any) -> None:
         """Check a server's message before the client library reads it.
@@ -293,8 +256,7 @@ class McpSession:
     async def close(self) -> None:
         """End the session and its program. Wait for the end."""
         self._unwanted.set()
-        if self._ping is not None:
-            self._ping.cancel()
+        self.ping.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({self._life})
 
@@ -396,7 +358,7 @@ class McpSession:
         if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
             self._is_list_old = True  # the server may have another schema by now
         last = served[-1] if served else None
-        kind = RetryableError if _is_undone(served) else OutcomeUnknown
+        kind = RetryableError if is_undone(served) else OutcomeUnknown
         if last is not None and last.failed:
             why = self._secrets.cleaned(last.text)
             fault = self._judged_status(error, last, kind, what, why)
@@ -409,12 +371,12 @@ class McpSession:
             why = self._cleaned(error)
         if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
-        is_broken = isinstance(error, MCPError) and error.message.startswith(_BROKEN)
+        is_broken = isinstance(error, MCPError) and error.message.startswith(BROKEN)
         if is_answer and not self._is_closed and not (is_broken and self._server.url is not None):
             return ToolFailed(f"{what}: {why}")
         # The service may have restarted, and no longer know this session.
         if self._client is not None and not self.ended:
-            self._check_alive(self._client)
+            self.ping.send(self._client)
         return self._lost(why, kind)
 
     def _judged_status(
@@ -435,21 +397,20 @@ class McpSession:
         if last.status is None:
             return None
         is_undone = kind is RetryableError
-        if is_undone and last.status in _DENIED:
+        if is_undone and last.status in DENIED:
             self._retire()
             return FatalError(
                 f"{self.what} refuses the credentials ({why}); "
                 "check the headers that the flow declares"
             )
-        if last.status in _BUSY:
+        if last.status in BUSY:
             return kind(f"{self.what} is busy ({why})", last.retry_after)
-        is_lost = last.status in _LOST or (last.status == _MAYBE_LOST and self.ended)
-        if is_lost and last.has_session:
+        if last.is_lost or (last.may_be_lost and self.ended):
             self._retire()
             return self._lost(why, kind)
         if last.is_answer:
             return ToolFailed(f"{what}: {self._cleaned(error)}")
-        if is_undone and last.status < 500 and last.status not in _LATER:
+        if is_undone and last.status < 500 and last.status not in LATER:
             return ToolFailed(f"{what}: {why}")
         return None
 
@@ -461,8 +422,3 @@ class McpSession:
         """Return an error's text without secrets (``text_of_server``)."""
         data = self._secrets.cleaned(getattr(error, "data", None))
         return error_text(self._secrets.cleaned(text_of_server(error, data)))
-
-
-def _is_undone(served: list[McpTransport]) -> bool:
-    """Return whether an HTTP server surely did nothing in any of the requests of a call."""
-    return bool(served) and all(each.refused for each in served)

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -85,11 +85,32 @@ class McpTransport:
         return 400 <= self.status < 500 or (self.status == 503 and self.retry_after is not None)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the MCP server does not know the session of the request."""
+        return self.has_session and self.status in (404, 410)
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether the MCP server may not know the session. Status 400 may have other reasons."""
+        return self.has_session and self.status == 400
+
+    @property
     def text(self) -> str:
         """The status and the beginning of the body, or the error of the connection."""
         if self.status is None:
             return self.body
         return f"HTTP {self.status}{f': {self.body}' if self.body else ''}"
+
+
+#: HTTP statuses for refused credentials, and for a server that is busy.
+DENIED, BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
+#: HTTP statuses of an endpoint that is not there, and of a request that did not arrive in time.
+LATER = frozenset({404, 408})
+
+
+def is_undone(served: Sequence[McpTransport]) -> bool:
+    """Return whether an HTTP server surely did nothing in any of the requests of a call."""
+    return bool(served) and all(each.refused for each in served)
 
 
 #: The outcomes of the requests that belong to the current call.

@@ -1,0 +1,75 @@
+"""Ping: finds out whether an MCP server still answers in a session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perdure.flows.executors.mcp.transports import McpTransport, requests
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+logger = logging.getLogger("perdure.mcp")
+#: Seconds for the answer to a ping.
+PING_SECONDS = 10.0
+#: The beginnings of errors by which the client library reports a broken connection. A tool may have
+#: an error with the same code.
+BROKEN = ("Connection closed", "SSE stream ")
+
+
+class Ping:
+    """The pings of one session. At most one is pending.
+
+    Args:
+        what: The MCP server, for the log.
+        retire: Called if the server does not know the session, or the connection is broken: the
+            session takes no further calls.
+        end: Called if the server does not answer: the session ends, with its running calls.
+    """
+
+    def __init__(self, what: str, retire: Callable[[], None], end: Callable[[], None]) -> None:
+        self._what, self._retire, self._end = what, retire, end
+        self._pending: asyncio.Task[None] | None = None
+
+    def send(self, client: Client) -> None:
+        """Send a ping to an MCP server that did not respond in time, unless one is pending.
+
+        This does not wait for the outcome. A server that answers is only slow, and keeps its
+        session.
+        """
+        if self._pending is None or self._pending.done():
+            self._pending = asyncio.create_task(self._wait(client))
+
+    async def settle(self) -> None:
+        """Wait for the outcome of a pending ping, which decides whether the session ends.
+
+        If no ping is pending, return at once.
+        """
+        if self._pending is not None:
+            await asyncio.wait({self._pending})
+
+    def cancel(self) -> None:
+        """Do not wait for the answer to a pending ping any more."""
+        if self._pending is not None:
+            self._pending.cancel()
+
+    async def _wait(self, client: Client) -> None:
+        from mcp import MCPError
+        from mcp_types import EmptyResult, PingRequest
+
+        served: list[McpTransport] = []
+        requests.set(served)
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await client.session.send_request(PingRequest(), EmptyResult)
+        except MCPError as error:
+            # An error is an answer: later versions of the protocol have no ping.
+            if error.message.startswith(BROKEN) or any(each.failed for each in served):
+                self._retire()
+        except Exception as error:
+            reason = type(error).__name__
+            logger.warning("%s: no answer to a ping (%s); opens a new session", self._what, reason)
+            self._end()
