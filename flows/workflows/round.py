@@ -387,7 +387,7 @@ class WorkflowRound:
 
     @contextmanager
     def _describing_wait(self, requests: Sequence[Request]) -> Iterator[None]:
-        """If the ``with`` block parks the run, store the requests for which the run waits."""
+        """Store the requests for which the run waits, if the ``with`` block parks it."""
         try:
             yield
         except Parked as parked:

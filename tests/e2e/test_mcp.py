@@ -28,7 +28,7 @@ from perdure.flows.core.errors import (
     RetryableError,
     RoundStopped,
 )
-from perdure.flows.executors.mcp import mcp_commands, ping
+from perdure.flows.executors.mcp import liveness, mcp_commands
 from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
@@ -270,7 +270,7 @@ def test_an_error_without_an_id_is_named_by_the_call_that_gets_no_answer(
 def test_a_program_that_hangs_is_replaced_after_a_ping_without_an_answer(
     context: RoundContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ping, "PING_SECONDS", 0.5)
+    monkeypatch.setattr(liveness, "PING_SECONDS", 0.5)
     mark = tmp_path / "hung"
     before = servers_of(os.getpid(), "odd_mcp_program")
     with pytest.raises(OutcomeUnknown, match=r"no answer within 0.5 s"):

@@ -55,7 +55,7 @@ processes_option = click.option(
 
 
 def model_options(command: _F) -> _F:
-    """Decorate a command with the options ``--model`` and ``--model-url``."""
+    """Add to a command the options ``--model`` and ``--model-url``."""
     url = click.option(
         "--model-url",
         metavar="URL",

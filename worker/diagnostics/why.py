@@ -26,8 +26,8 @@ from perdure.worker.settings import Settings
 def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
     """Return the verdict why a run is in its current state. ``perdure why`` shows it.
 
-    If several reasons hold, a reason that a person must act on comes before one that goes away by
-    itself. Damaged data comes first.
+    If several reasons hold, a reason that a person must act on comes before reasons that go away by
+    themselves. Damaged data comes first.
 
     Args:
         standing: One read of the run, its queue and the workers.

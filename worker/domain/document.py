@@ -199,10 +199,10 @@ def _to_dict(document: Any) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any], cls: type[Document]) -> None:
-    """Complete a document's schema in place.
+    """Add to a document's schema, in place, the facts that pydantic does not know.
 
-    Pydantic does not know the members that are not fields, the names that differ in the JSON data,
-    and that every member is always written. Before version 2.13, it does not read the class's
+    These are the members that are not fields, the names that differ in the JSON data, and that
+    every member is always written. Before version 2.13, it does not read the class's
     docstring either.
     """
     schema.setdefault("description", getdoc(cls))

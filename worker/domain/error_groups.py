@@ -22,8 +22,8 @@ KIND_CHARACTERS = 80
 NO_TEXT = "(no text)"
 #: Beginning of a stored error: the run, its step and its node.
 _WHERE = re.compile(r"run \S+, step \d+(?:, node [^:]*)?: ")
-#: The class of an exception, in front of its message, which may be empty. Few classes begin with a
-#: small letter: ``gaierror``, ``struct.error``.
+#: The class of an exception, in front of its message, which may be empty. Few classes begin in
+#: lower case: ``gaierror``, ``struct.error``.
 _CLASS = re.compile(r"(_*[A-Z]\w*|\w*error)(?:: |:?$)")
 #: The class of an exception behind the words of a workflow, command or graph that it ended.
 _WRAPPED_CLASS = re.compile(

@@ -25,7 +25,7 @@ class PromptOfRound(TypedDict):
     sent: bool
     """Whether the round was committed."""
     exact: bool | None
-    """Whether this prompt equals the one that was sent. Not set for the next round."""
+    """Whether this prompt equals the sent prompt. Not set for the next round."""
     messages: list[dict[str, Any]]
     """The messages, each with its role."""
     tools: list[dict[str, Any]]

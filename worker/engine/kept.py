@@ -37,8 +37,8 @@ class KeptStates:
     def take(self, record: Record) -> Any:
         """Remove a run's object, and return it.
 
-        None if the run has no object here, or if another round than the one that kept the object
-        has made the run's last commit. In the second case, the object is closed.
+        None if the run has no object here, or if the run's last commit was made by another
+        round than the round that kept the object. In the second case, the object is closed.
         """
         with self._lock:
             held = self._held.pop(_key(record), None)

@@ -102,7 +102,7 @@ def _checks_host_name(query: Mapping[str, str]) -> bool:
 def check_broker_url(url: str) -> None:
     """Raise InvalidSettings unless ``url`` can name a broker.
 
-    The broker must be one that Perdure supports. kombu would connect to a Redis on localhost for an
+    Perdure must support the broker. kombu would connect to a Redis on localhost for an
     unknown scheme. The text of the error never contains the URL's password.
     """
     scheme, slashes, _ = url.partition("://")

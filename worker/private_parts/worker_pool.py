@@ -25,7 +25,7 @@ class PartialResults:
     """
 
     def __init__(self, hub: Any, pool: Any) -> None:
-        """Replace the ``reset`` of the event loop by one that keeps partly read results.
+        """Replace the ``reset`` of the event loop by a method that keeps partly read results.
 
         Args:
             hub: The event loop of the worker.
@@ -68,7 +68,7 @@ def replace_thread_executor(pool: Any, make: Callable[[], ThreadPoolExecutor]) -
     """Replace the executor of Celery's thread pool by the result of ``make``.
 
     The pool must not have threads yet. Nothing happens if the pool is not a thread pool, or if its
-    executor is not the one that Celery made.
+    executor was not made by Celery.
     """
     if type(getattr(pool, "executor", None)) is ThreadPoolExecutor:
         pool.executor.shutdown()

@@ -108,7 +108,7 @@ def shown_refusal(text: str) -> str | None:
     """Return the server's error reply from an error text, without the server's address.
 
     Args:
-        text: any error text. It may be one that ``refusal_text`` made.
+        text: any error text. ``refusal_text`` may have made it.
 
     Returns:
         A sentence with the code of the error reply, and advice. None if the text was not made by

@@ -309,7 +309,7 @@ class Driver(ABC):
                 return
 
     def _pass_parked(self) -> None:
-        """Pass the boundary ``parked``, once for each wait of the run."""
+        """Report the boundary ``parked`` as passed, once for each wait of the run."""
         step, attempt, _ = self._at()
         if self._fields()["phase"] == "parked" and self._parked_at != (step, attempt):
             self._parked_at = step, attempt

@@ -59,7 +59,8 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for a connection's first request.
 
-        If there are now more than ``most`` connections, close the one that has been idle longest.
+        If there are now more than ``most`` connections, close the connection that has been idle
+        longest.
         If no other connection is idle, close this one.
         """
         super().connection_made(transport)

@@ -63,10 +63,10 @@ RouteServices = Annotated[Services, Depends(_services)]
 
 
 def authorize(request: Request) -> None:
-    """Authenticate the caller of a request.
+    """Make the client of a request's caller, with the caller's rights.
 
-    A client with the caller's rights is stored in the request's state. A route's function gets that
-    client as its parameter of type ``Runs``. Every route that has a caller has this dependency.
+    The client is stored in the request's state. A route's function gets it as its parameter of type
+    ``Runs``. Every route that has a caller has this dependency.
 
     Raises:
         Unknown: The request has no valid token and no valid session.

@@ -19,9 +19,9 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.mcp.liveness import BROKEN, Ping
 from perdure.flows.executors.mcp.odd_messages import error_without_request
 from perdure.flows.executors.mcp.odd_results import repair_result
-from perdure.flows.executors.mcp.ping import BROKEN, Ping
 from perdure.flows.executors.mcp.results import (
     Tool,
     ToolFailed,

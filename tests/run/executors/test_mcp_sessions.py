@@ -17,7 +17,7 @@ from perdure.flows.core.errors import (
     RetryableError,
     RoundStopped,
 )
-from perdure.flows.executors.mcp import mcp_commands, ping
+from perdure.flows.executors.mcp import liveness, mcp_commands
 from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
@@ -135,7 +135,7 @@ def test_a_result_that_does_not_fit_the_tools_own_schema_is_the_result(
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
     context: RoundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ping, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(liveness, "PING_SECONDS", 0.2)
     with odd_service() as service:
         service.answer, service.pongs = lambda asked: None, False
         with pytest.raises(OutcomeUnknown, match=r"no answer within 0.2 s"):

@@ -80,8 +80,8 @@ def created(run: Run) -> dict[str, Any]:
 async def get_task(context: Context, runs: AuthorizedClient, params: TaskParams) -> dict[str, Any]:
     """Return the state of a task (``tasks/get``).
 
-    A completed task has its result, a failed one its error, and one that waits for a person the
-    form of the open question.
+    A completed task has its result, and a failed task its error. A task that waits for a person has
+    the form of the open question.
     """
     run = await _task_run(context, runs, params)
     waiting = await run_in_threadpool(open_question, runs, run)

@@ -299,7 +299,7 @@ def _answer(runs: AuthorizedClient, output: PersonsOutput, previous: str | None 
 def _shown_by(runs: AuthorizedClient, output: PersonsOutput, previous: str | None) -> Run:
     """Return the run whose response showed a question.
 
-    The run is the one that asked, or a run above it.
+    The run has asked the question itself, or a run below it has.
 
     Args:
         output: The answer to the question.

@@ -162,7 +162,7 @@ class ResponseEvents:
         self._number = max(self._number, place * MOST_DERIVED + 1)
 
     def _wanted(self, events: Any) -> list[StreamEvent]:
-        """Number events, and return those that the client lacks."""
+        """Give events their numbers, and return the events that the client lacks."""
         wanted = []
         for event in events:
             self._number += 1

@@ -127,7 +127,7 @@ class UiWriter(ABC):
     def retract(
         self, step: int, attempt: int, part_ids: Sequence[str], calls: Sequence[UiToolCall]
     ) -> Iterator[UiEvent]:
-        """Retract the texts and calls of an attempt that was given up.
+        """Remove the texts and calls of an attempt that was given up.
 
         Args:
             part_ids: The ids of the attempt's texts. All of them have ended.
