@@ -237,13 +237,22 @@ class Journal:
         Args:
             name: the name of the record. Only results of the same scope (``scope_of``) are counted.
         """
-        scope = scope_of(name)
-        if sum(scope_of(each) == scope for each in list(self.recorded)) >= MOST_RESULTS:
+        if not self.has_room(name):
             raise FatalError(
-                f"once({name.removeprefix(scope)!r}, ...): the step has recorded {MOST_RESULTS} "
-                "results, as many as it may; nothing was called. Record one result for many "
-                "effects, or return in between"
+                f"once({name.removeprefix(scope_of(name))!r}, ...): the step has recorded "
+                f"{MOST_RESULTS} results, as many as it may; nothing was called. Record one result "
+                "for many effects, or return in between"
             )
+
+    def has_room(self, name: str, beside: int = 0) -> bool:
+        """Return whether a record of this name would be within the limit of its scope.
+
+        Args:
+            beside: the number of further records of this scope for which there must be room.
+        """
+        scope = scope_of(name)
+        count = sum(scope_of(each) == scope for each in list(self.recorded))
+        return count + beside < MOST_RESULTS
 
     def record(self, name: str, text: str) -> str:
         """Store and return a result of ``context.once``.

@@ -110,7 +110,7 @@ class Sibling:
         The changes that the step made to its context are restored, too (``take_over``).
         """
         step, context = self.step, self.context
-        failures = self._names_of_failure()
+        failures = set(self._names_of_failure())
         for name in (step.key, f"{WHOLE}{step.key}", *failures):
             if name in context.journal.recorded:
                 told = self._whole(self._round.recorded(name))
@@ -120,14 +120,20 @@ class Sibling:
         return None
 
     def _names_of_failure(self) -> tuple[str, str]:
-        """Return the name for the record of a step's failure, and that of older releases.
+        """Return the names that the record of a step's failure may have, the preferred one first.
 
         A retry of the run by a person tries a failed step again, so its failure gets another name.
+        Workers of older releases read only the first name. Failures before earlier retries may have
+        left no room for it. The second name has its own scope for each retry.
         """
         name = name_of_failure(self.step.key, self.context)
         older = f"{SCOPE}{name}" if name in self.keys else name
-        scope = scope_of_retry(FAILED, self.context)
-        return (f"{scope}{name}" if scope else older), older
+        return older, f"{scope_of_retry(FAILED, self.context)}{name}"
+
+    def _name_of_failure(self) -> str:
+        preferred, scoped = self._names_of_failure()
+        has_room = self.context.journal.has_room(preferred, beside=len(self.keys))
+        return preferred if has_room else scoped
 
     def record(self, entry: JournalEntry) -> JournalEntry:
         """Record the step's entry before its round's commit, and return the recorded entry.
@@ -136,7 +142,7 @@ class Sibling:
         """
         step, context = self.step, self.context
         told = self.with_beside(entry.told())
-        name = step.key if entry.error is None else self._names_of_failure()[0]
+        name = step.key if entry.error is None else self._name_of_failure()
         if entry.error is None and context.attaching:
             # Workers of older releases would read the result without its files.
             name, told = f"{WHOLE}{step.key}", self.with_files(told)

@@ -37,7 +37,7 @@ def without_restarts(error: BaseException) -> BaseException:
     return leaves_of(restarts)[0]
 
 
-def description_of(error: Exception) -> str:
+def description_of(error: BaseException) -> str:
     """Return the text for an error of the function. It names the errors of a ``TaskGroup``."""
     leaves = leaves_of(error)
     failed = [each.step for each in leaves if isinstance(each, StepFailed)]
@@ -45,7 +45,7 @@ def description_of(error: Exception) -> str:
         more = f", and {len(failed) - 1} more: {', '.join(failed[1:])}" if failed[1:] else ""
         return f"{leaves[0]}{more}"
     words = f"the workflow raised {described(error)}"
-    if isinstance(error, ExceptionGroup):
+    if isinstance(error, BaseExceptionGroup):
         words += f": {'; '.join(map(described, leaves[:MOST_TOLD]))}"
     return words
 

@@ -32,6 +32,7 @@ from perdure.flows.rounds.answer_texts import AnswerText, check_answer_text, out
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.registry import register
+from perdure.flows.rounds.waits import Parked
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.function_errors import (
     description_of,
@@ -111,11 +112,15 @@ class WorkflowFlow(Flow):
             return Renew(restart.inputs, values={})
         except _CaughtEnd:
             raise
+        except Parked:  # The function waits by its context, not by its steps.
+            if not this_round.new:
+                raise
+            context.mailbox.parked = None
+            return this_round.commit(this_round.node, {})
         except BaseException as error:
             if ends_process(error) or not this_round.has_finished():
                 raise
             # The next round comes to the same end, and then has nothing that would be lost.
-            context.mailbox.parked = None
             return this_round.commit(this_round.node, {})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
@@ -150,7 +155,11 @@ class WorkflowFlow(Flow):
             answer = type(self).function(Steps(script), **self._arguments(context))
         except Suspended as suspended:
             result = suspended.result
-        except Exception as error:
+        except (Restart, Parked):
+            raise
+        except BaseException as error:
+            if ends_process(error):
+                raise
             if script.suspended is not None:
                 raise _went_on(context) from error
             return self._failed(this_round, script, error)
@@ -192,7 +201,7 @@ class WorkflowFlow(Flow):
             if (error := _error_of(script)) is None:
                 return self._end(this_round, script, script.task.result())
             error = without_restarts(error)
-            if not isinstance(error, Exception):
+            if isinstance(error, Restart | Parked) or ends_process(error):
                 raise error
             return self._failed(this_round, script, error)
         finally:
@@ -232,7 +241,7 @@ class WorkflowFlow(Flow):
         return self.check_answer(answer, f"run {context.run_id}, step {context.step}: ")
 
     def _failed(
-        self, this_round: WorkflowRound, script: PlainScript | LiveScript, error: Exception
+        self, this_round: WorkflowRound, script: PlainScript | LiveScript, error: BaseException
     ) -> Outcome:
         """Return the outcome after an error of the function, or raise it.
 

@@ -347,6 +347,11 @@ def from_now(when: When | None, what: str, now: float) -> int | None:
     return _ms(duration)
 
 
+def is_duration(when: When | None) -> bool:
+    """Return whether a start time or deadline is a duration from now, and not a time."""
+    return isinstance(when, timedelta) or (isinstance(when, int | float) and when <= LONGEST)
+
+
 def _as_given(when: When | None) -> list[Any] | None:
     """Return a submission's time as JSON data for the digest. None stays None.
 

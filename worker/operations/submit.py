@@ -20,6 +20,7 @@ from perdure.worker.domain.submission import (
     SUBMITTED_AS_DIGITS,
     Submission,
     from_now,
+    is_duration,
 )
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import (
@@ -196,7 +197,13 @@ def make_run(
     if until is not None and until <= 0:
         raise InvalidInput(f"the deadline passed {-until / 1000:g} s ago; pass a later one")
     delay = delay if delay is not None and delay > 0 else None
-    if delay is not None and until is not None and delay >= until:
+    if (
+        delay is not None
+        and until is not None
+        and delay >= until
+        # A repeated call must not be refused because it is late.
+        and is_duration(submission.not_before) == is_duration(submission.deadline)
+    ):
         raise InvalidInput(
             f"the deadline passes in {until / 1000:g} s, before the run may begin: not_before is "
             f"{delay / 1000:g} s ahead. Pass a later deadline, or an earlier not_before"

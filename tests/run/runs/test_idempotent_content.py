@@ -99,3 +99,13 @@ def test_a_run_of_an_earlier_release_is_the_same_whatever_is_submitted(client: C
     store = client._store
     store.redis.hdel(store.keys.run("r"), "submitted_as")
     assert client.submit(**{**CALL, "goal": "h"}).goal == "g"
+
+
+def test_a_repeated_call_is_not_refused_because_it_is_late(client: Client) -> None:
+    # The deadline comes nearer with each repetition, the start does not.
+    times = {"not_before": timedelta(hours=1), "deadline": datetime.now(UTC) + timedelta(hours=2)}
+    run = client.submit(**CALL, **times)
+    times["deadline"] = datetime.now(UTC) + timedelta(minutes=30)
+    with pytest.raises(Conflict):  # and not InvalidInput
+        client.submit(**CALL, **times)
+    assert client.get(run.id).goal == "g"

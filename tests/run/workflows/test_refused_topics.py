@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from perdure import AsyncSteps, Client, RunStatus, Steps, TopicTaken, workflow
@@ -12,11 +14,13 @@ __all__ = ["nothing_done", "other"]
 
 
 @workflow("workflow_of_a_refused_topic")
-def plain(steps: Steps, fails: bool) -> list[str]:
+def plain(steps: Steps, fails: bool, exits: bool = False) -> list[str]:
     done = [steps.step(effect, "a", idempotent=True)]
     try:
         steps.listen("order:1")
     except TopicTaken:
+        if exits:
+            sys.exit("order:1 is busy")
         if fails:
             raise
         return [*done, *(steps.step(effect, name, idempotent=True) for name in ("b", "c"))]
@@ -24,11 +28,13 @@ def plain(steps: Steps, fails: bool) -> list[str]:
 
 
 @workflow("live_workflow_of_a_refused_topic")
-async def live(steps: AsyncSteps, fails: bool) -> list[str]:
+async def live(steps: AsyncSteps, fails: bool, exits: bool = False) -> list[str]:
     done = [await steps.step(effect, "a", idempotent=True)]
     try:
         steps.listen("order:1")
     except TopicTaken:
+        if exits:
+            sys.exit("order:1 is busy")
         if fails:
             raise
         return [*done, *[await steps.step(effect, name, idempotent=True) for name in ("b", "c")]]
@@ -59,11 +65,12 @@ def test_a_run_that_was_refused_a_topic_goes_on_without_it(
 @pytest.mark.parametrize(
     "flow", ["workflow_of_a_refused_topic", "live_workflow_of_a_refused_topic"]
 )
+@pytest.mark.parametrize("exits", [False, True])
 def test_a_retry_of_a_run_that_was_refused_a_topic_asks_for_it_again(
-    client: Client, driver: Driver, holder: str, flow: str
+    client: Client, driver: Driver, holder: str, flow: str, exits: bool
 ) -> None:
     driver.take()
-    run = client.submit(flow, "go", {"fails": True})
+    run = client.submit(flow, "go", {"fails": True, "exits": exits})
     refused = play(driver, run)
     assert refused.status is RunStatus.ERRORED and "order:1" in str(refused.error)
     client.request_stop(holder)

@@ -370,11 +370,11 @@ async def forgets_to_await(steps: AsyncSteps) -> None:
     [
         (answers_what_has_no_json, UnstorableValue),
         (answers_a_type_that_has_no_json, FatalError),
-        (exits, SystemExit),
-        (is_closed, GeneratorExit),
+        (exits, FatalError),
+        (is_closed, FatalError),
         (waits_by_its_context, Parked),
-        (exits_in_a_task, SystemExit),
-        (cancels_itself, asyncio.CancelledError),
+        (exits_in_a_task, FatalError),
+        (cancels_itself, FatalError),
         (naps, FatalError),
         (forgets_to_await, FatalError),
     ],
@@ -388,3 +388,59 @@ def test_finished_steps_are_committed_before_whatever_ends_the_function(
     with pytest.raises(raised):
         play(function, committed.turns)
     assert DONE == ["charge"]
+
+
+# Failed steps
+
+
+def exits_after_a_failure(steps: Steps) -> None:
+    try:
+        steps.step(fails, "charge")
+    except StepFailed:
+        sys.exit("declined")
+
+
+def waits_by_its_context_after_a_failure(steps: Steps) -> None:
+    try:
+        steps.step(fails, "charge")
+    except StepFailed:
+        steps.context.sleep("1h")
+
+
+async def exits_in_a_task_after_a_failure(steps: AsyncSteps) -> None:
+    async def ends() -> None:
+        try:
+            await steps.step(fails, "charge")
+        except StepFailed:
+            sys.exit("declined")
+
+    await asyncio.create_task(ends())
+
+
+async def cancels_itself_after_a_failure(steps: AsyncSteps) -> None:
+    try:
+        await steps.step(fails, "charge")
+    except StepFailed:
+        raise asyncio.CancelledError from None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        exits_after_a_failure,
+        exits_in_a_task_after_a_failure,
+        cancels_itself_after_a_failure,
+    ],
+)
+def test_a_failed_step_is_not_tried_again_because_the_function_exits(
+    function: Callable[..., Any],
+) -> None:
+    with pytest.raises(FatalError, match="Not idempotent: fails"):
+        play(function)
+
+
+def test_a_failed_step_is_committed_before_the_function_waits_by_its_context() -> None:
+    committed = play(waits_by_its_context_after_a_failure)
+    assert isinstance(committed, Advance)
+    with pytest.raises(Parked):
+        play(waits_by_its_context_after_a_failure, committed.turns)
