@@ -43,7 +43,7 @@ class GivenAnswers:
         answered: id of the question that this round has an answer to, or None.
         questions: returns the questions of a task, each with its ``id`` and ``value``.
         take: called when a node gets the answer. This is necessary for a node that then leaves its
-            graph by ``Command(graph=Command.PARENT)``, since such a node writes nothing.
+            graph by ``Command(graph=Command.PARENT)``, because such a node writes nothing.
     """
 
     def __init__(

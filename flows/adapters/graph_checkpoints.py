@@ -63,12 +63,17 @@ class StoredChannel:
         return not self.is_list and self.texts is not None and len(self.texts[0]) <= SHORT
 
     def parts_of(self, texts: Sequence[str]) -> list[tuple[str, int]]:
-        """Return the stored parts that a new list shares.
+        """Return the stored parts of this list that a new list can use again.
 
-        The parts can be used again, up to the first item that differs. Empty if there are none.
+        They cover the items at the beginning that are equal in both lists.
 
         Args:
             texts: the encoded items of the new list.
+
+        Returns:
+            Pairs of an artifact's name and the number of its texts that the new list has, too.
+                Empty if this value is no list, if the first items differ, or if no artifact has
+                the texts yet.
         """
         if not self.is_list or self.texts is None:
             return []
@@ -183,12 +188,12 @@ class TaskWrites:
     """The writes of a task in the current superstep.
 
     Attributes:
-        node: name of its node.
-        path: the library's path of the task, by which it orders writes.
+        node: name of the task's node.
+        path: the library's path of the task, by which the library orders writes.
         writes: the channels and the encoded values.
-        artifact: the artifact with the writes. Empty: they are not stored yet.
+        artifact: the name of the artifact with the writes. Empty: they are not stored yet.
         answers: the questions to which the task has answers, in order.
-        asks_itself: whether the function of its node calls ``interrupt``.
+        asks_itself: whether the function of the task's node calls ``interrupt``.
     """
 
     node: str

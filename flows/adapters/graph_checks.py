@@ -98,9 +98,11 @@ def check_graph(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
 def types_of(
     named: Sequence[type], graphs: Sequence[Pregel[Any, Any, Any, Any]]
 ) -> Iterable[tuple[str, str]]:
-    """Yield the accepted classes of a state's values, as module and name.
+    """Yield the classes that values of a graph's state may have, as module and name.
 
-    These are the classes in ``named``, and the classes of data in the schemas of the graphs.
+    A ``StateSerializer`` with these classes stores and loads the values. The classes are those in
+    ``named``, and the pydantic models, dataclasses, enums and named tuples in the schemas of the
+    graphs.
     """
     seen: set[Any] = set()
     left: list[Any] = [*named]

@@ -185,10 +185,10 @@ class GraphHistory:
         return self.latest.get(name) == checkpoint
 
     def moments_at(self, name: str, checkpoint: str) -> list[Moment]:
-        """Return the moments of a checkpoint.
+        """Return the moments at which a checkpoint was the last one of its namespace.
 
-        At these moments, it was the last checkpoint of its namespace. Only moments of a commit are
-        returned. If there are none, all moments are returned.
+        Only moments of a commit are returned. But if no moment of the checkpoint is one of a
+        commit, all its moments are returned.
         """
         found = [
             moment

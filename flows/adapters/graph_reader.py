@@ -70,7 +70,7 @@ class RunStates(StateReader):
             return self._history
 
     def artifact(self, name: str) -> str:
-        """Return the text of an artifact of the run. Texts are cached, since they never change."""
+        """Return the text of an artifact of the run. Texts never change, so they are cached."""
         if name not in self._texts:
             self._texts[name] = self._client.artifact(self._run_id, name)
         return self._texts[name]

@@ -83,7 +83,7 @@ class StateReader(BaseCheckpointSaver[int]):
 
         Args:
             name: the checkpoint's namespace.
-            parent: the id of the checkpoint before this one. None: there is none.
+            parent: the id of the checkpoint before this one. None: the result names no parent.
         """
         checkpoint = copy.deepcopy(space.checkpoint)
         values = {

@@ -46,7 +46,7 @@ def stepping_server(server: MCPServer, steps: AsyncSteps, call_in_step: CallInSt
     """Return a copy of an MCP server for steps.
 
     The copy lists and calls the tools of the server in steps. Each step opens a new connection,
-    since a different worker may carry out the step.
+    because a different worker may carry out the step.
 
     Args:
         call_in_step: calls a tool in a step.

@@ -39,7 +39,7 @@ def prompt_parts(steps: AsyncSteps) -> tuple[list[ThreadMessage], Sequence[FileR
     """Return the thread's earlier messages and the submitted files.
 
     An agent's prompt has them beside the goal. Both are empty in a run that an older release began,
-    since its agent got its prompt without them.
+    because its agent got its prompt without them.
     """
     messages = [each for each in steps.context.conversation if each.text]
     files = steps.context.files

@@ -279,13 +279,17 @@ def decision_about(
 
 
 def _answered(name: str, context: RoundContext) -> Mapping[str, Any] | None:
-    """Return the data of a question that was just answered.
+    """Return the data of the question that a person has just answered, without the answer.
 
     Only a question about an approval of this command counts.
 
+    Args:
+        name: the name of the command.
+
     Returns:
-        None if there is no such question. None also if the answer is from before the last retry of
-            the run, since it led to the run's error.
+        ``command``, ``args`` and ``digest`` of the call that the question was about. None if no
+            such question was answered. None also if the question is from before the last retry of
+            the run: the answer to it led to the run's error, so it does not count any more.
     """
     asked = context.asked
     if not (context.answered and is_decision(asked)) or is_before_retry(asked, context):

@@ -105,7 +105,7 @@ class Controller(ABC):
         """Return the estimated spending of one attempt, by budget.
 
         The estimate depends on ``context`` alone. Too much is better than too little. It is charged
-        for attempts whose worker was lost, since their spending is unknown.
+        for attempts whose worker was lost, because their spending is unknown.
         """
         return {}
 

@@ -17,8 +17,8 @@ class ScriptedController(Controller):
     """A controller that returns scripted replies in order.
 
     Every worker and attempt gets the same reply. The length of the history determines the next
-    reply, since each reply that does not end the run adds one turn. An ``Interrupt`` in the script
-    is returned before the reply that follows it.
+    reply, because each reply that does not end the run adds one turn. An ``Interrupt`` in the
+    script is returned before the reply that follows it.
 
     Args:
         replies: Values that ``Controller.decide`` may return.
