@@ -258,7 +258,11 @@ class CircularFlow(Flow):
         return self.settle(place, context, self.output_of(place, result))
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return a node's retry policy. The flow's policy supplies the settings that it lacks."""
+        """Return a node's retry policy. The flow's policy supplies missing settings.
+
+        Returns:
+            None if neither the node nor the flow has a policy.
+        """
         own = next((place.retry for place in self.topology if place.name == node), None)
         return own.over(self.retry) if own is not None else self.retry
 

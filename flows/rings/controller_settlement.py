@@ -144,7 +144,14 @@ def _count_together(
     waiting: Sequence[Mapping[str, Any]],
     context: RoundContext,
 ) -> int:
-    """Return how many waiting calls of a reply run at the same time as the reply's first call."""
+    """Return how many waiting calls of a reply run at the same time as the reply's first call.
+
+    The first call is not counted, so 0 means that it runs alone. The limits are the budgets of the
+    commands, their ``max_concurrency``, and those of ``count_together``.
+
+    Args:
+        waiting: the calls of the reply after the first.
+    """
     offered = flow.offered()
 
     def most(name: str) -> float:

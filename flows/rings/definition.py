@@ -286,7 +286,10 @@ class ControllerExecutorDefinition(CircularFlow):
         """Return the retry policy of a node's next round.
 
         The command's policy comes first, then the policies of the node and of the flow. Each
-        supplies the settings that the one before lacks.
+        supplies the settings that the policies before it lack.
+
+        Returns:
+            None if none of them has a policy.
         """
         policy = super().retry_of(node, values)
         parts = self.config.subflows_config

@@ -68,7 +68,8 @@ class AssistantMessage:
     Attributes:
         text: The text of the reply.
         calls: The tool calls of the reply.
-        kept: The reply in the provider's own form. Empty if that adds nothing to text and calls.
+        kept: The reply in the provider's own form, as JSON text. Empty if a request sends text and
+            calls instead.
     """
 
     text: str
@@ -122,19 +123,20 @@ class Reply:
         text: The text without the calls.
         calls: The tool calls in their order.
         usage: The tokens and the cost. None if the provider did not report them.
-        money: The charge in US dollars, if the provider reported one without a usage. None if it is
-            not known.
+        money: The charge in US dollars, if the provider reported a charge but no ``usage``. None in
+            all other cases.
         model: The name of the model that replied.
         ended: Why the reply ended: ``stop``, ``length`` (the token limit was reached),
             ``tool_call``, ``content_filter``, ...
         thinking: The model's reasoning, for people. It is never sent back as the model's text.
-        kept: The reply in the provider's own form, to be sent back. Empty if text and calls are
-            complete.
+        kept: The reply in the provider's own form, as JSON text. Later requests to this provider
+            send the text back. Empty if they send ``text`` and ``calls`` instead.
         refusal: Why the model or its provider refuses to continue, in its words. Empty without a
             refusal.
         fault: The fault that the provider found in the model's output. Empty if it found none.
-        dropped_to: The number of the first turn that the request shows after the turns it leaves
-            out. None unless this request was the first to leave them out. See ``history_window``.
+        dropped_to: The number of the first turn after those that the request leaves out. None if
+            the request leaves out no more turns than the request before it. See
+            ``history_window``.
         compacts_to: The number of the first turn after those that the reply summarizes. Later
             requests leave the summarized turns out. None if the reply is not a summary.
     """

@@ -16,10 +16,13 @@ from perdure.flows.controllers.model.stand_ins import fault_of_stand_in
 
 
 def doubtful_models(settings: ModelSettings) -> Iterator[str]:
-    """Yield a sentence for each model that needs a worker's setting ``model_url``.
+    """Yield a sentence for each model that only a worker with the setting ``model_url`` can ask.
 
-    Only the provider in the model's name is checked, because a provider may have models that this
-    release does not know. Nothing is yielded if the model library is not installed.
+    The provider in a name ``PROVIDER:NAME`` is compared with the providers that the model library
+    knows. The rest of the name is not checked, because a provider may have newer models. Of a fake
+    model, the name is compared with those of this process. Models with a ``base_url`` or a
+    ``provider`` of their own are left out. Nothing is yielded if the model library is not
+    installed.
     """
     if missing() is not None:
         return

@@ -123,9 +123,10 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
 
 
 def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
-    """Return the names of files that fit a request.
+    """Return the names of the files that are sent with a request.
 
-    Submitted files are chosen first, then the newest others, until one does not fit.
+    Submitted files are chosen first, then the newest others. The first file that would exceed
+    ``MOST_SHOWN`` bytes or ``MOST_FILES_SHOWN`` files ends the choice.
 
     Args:
         submitted: The names of the submitted files.

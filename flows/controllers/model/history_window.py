@@ -60,8 +60,8 @@ class WindowView:
         first: The groups before the gap. The gap consists of the turns that are left out.
         left_out: The number of turns in the gap, including turns deleted from the run.
         last: The groups after the gap.
-        dropped_to: The number of the first turn after the gap, if the window drops with this
-            request. Otherwise None.
+        dropped_to: The number of the first turn after the gap, if this request is the first with
+            this gap. Otherwise None.
         compacts_to: The number of the first turn after the gap in later requests, if this request
             must first ask for a summary of that gap. Otherwise None.
         summary: The model's summary of the turns in the gap, or an empty text.

@@ -134,9 +134,10 @@ class _CompatibleStream(OpenAIStreamedResponse):
 async def _with_usage(
     chunks: AsyncIterable[ChatCompletionChunk],
 ) -> AsyncIterator[ChatCompletionChunk]:
-    """Yield the chunks of a stream. A chunk without usage gets the usage in its first choice.
+    """Yield the chunks of a stream, with the usage in the field ``usage`` of the chunk.
 
-    Moonshot reports the usage there.
+    Moonshot reports the usage in the first item of ``choices`` instead. For a chunk without
+    ``usage``, it is copied from there. If that has none either, the chunk is unchanged.
     """
     from openai.types import CompletionUsage
 

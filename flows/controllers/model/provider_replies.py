@@ -22,7 +22,7 @@ MOST_TOKENS = 10**9
 
 
 def piece_of(event: theirs.ModelResponseStreamEvent, tools: dict[int, str]) -> Piece | None:
-    """Return the piece of a reply in an event. None if it holds none.
+    """Return the piece of a reply in an event. None if the event has no piece.
 
     Args:
         tools: The tool of each call so far, by the call's position in the reply. This function adds

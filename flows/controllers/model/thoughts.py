@@ -78,7 +78,14 @@ class ThoughtSplitter:
         self._held = ""
 
     def _first_start(self, rest: str) -> tuple[int, tuple[str, str]] | None:
-        """Return the place and the tags of the first start tag that may count."""
+        """Return the first tag in ``rest`` that begins a thought.
+
+        A tag that is not the main one counts only at the beginning of a line.
+
+        Returns:
+            The tag's place in ``rest``, and the pair of start tag and end tag. None if no tag
+                begins a thought.
+        """
         for mark in self._start.finditer(rest):
             tags = self._starts[mark[0]]
             if tags == self._main or _is_line_start(self._said + rest[: mark.start()]):
@@ -181,8 +188,11 @@ def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str
 def _unopened(words: str, tags: tuple[str, str], is_main: bool) -> int | None:
     """Return the place of the end tag of a thought that the prompt's template opened.
 
-    The reply has only this end. The end of a tag that is also an ordinary word counts only at the
-    end of its line.
+    The reply has only this end tag, without a start tag. An end tag that is also an ordinary word
+    counts only at the end of its line.
+
+    Returns:
+        None if no end tag counts.
     """
     if tags == _HARMONY:
         return None

@@ -180,7 +180,7 @@ def bounded(kind: Any) -> Any:
 
 
 def _accept(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    """Accept every value. Only the MCP server checks this keyword."""
+    """Accept every value for a keyword of a JSON schema that only the MCP server checks."""
 
 
 def _additional(check: Callable[..., Any]) -> Callable[..., Any]:

@@ -48,8 +48,8 @@ class RemoteTool:
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Validate arguments against the server's schema. Return them as one argument.
 
-        The one argument is named ``arguments``, since a tool's arguments may have any names. If the
-        known schema does not accept the arguments, the schema is read from the server again.
+        The one argument is named ``arguments``, because a tool's arguments may have any names. If
+        the known schema does not accept the arguments, the schema is read from the server again.
 
         Args:
             what: The command's name, for errors.

@@ -132,7 +132,10 @@ class McpSession:
         raise FatalError(f"{self.what} has no tool {name!r}; {suggest(name, self._tools)}")
 
     async def _read_list(self, client: Client) -> None:
-        """Read the list of the MCP server's tools, as far as it can be read."""
+        """Read the list of the MCP server's tools, up to the first page that cannot be read.
+
+        Such a page is logged. Tools that an earlier list had then remain.
+        """
         tools, fault = await tools_of(client)
         self._list_fault = None if fault is None else self._cleaned(fault)
         # A page that cannot be read may list the tools that it listed before.

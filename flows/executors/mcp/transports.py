@@ -287,7 +287,10 @@ def _is_answer(request: bytes, body: bytes) -> bool:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Return the seconds of a Retry-After header, which is a number or a date, at most a day."""
+    """Return the seconds of a Retry-After header, which is a number or a date, at most a day.
+
+    A date in the past gives 0. None if the header is neither a number nor a date.
+    """
     try:
         seconds = float(retry_after)
     except ValueError:

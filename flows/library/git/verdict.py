@@ -51,7 +51,7 @@ def judge(
 
     The worktree is under ``root``. The repository does not change, and no files remain. Exit code 0
     is good, 125 skips, others up to 127 are bad, as for ``git bisect run``. A test that still runs
-    after ``timeout`` seconds is killed. Its commit is skipped, since a timeout does not show
+    after ``timeout`` seconds is killed. Its commit is skipped, because a timeout does not show
     whether the commit is good or bad.
 
     Raises:

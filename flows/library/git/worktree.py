@@ -56,10 +56,10 @@ def worktrees_root() -> Path:
 
 @contextlib.contextmanager
 def own_worktree(root: Path) -> Iterator[Worktree]:
-    """Create an empty worktree for one test under ``root``, and yield it.
+    """Create an empty worktree for one test in the directory ``root``, and yield it.
 
-    At the end of the ``with`` block, the worktree is removed, and all processes with its mark are
-    killed.
+    At the end of the ``with`` block, all processes that have the environment variable
+    ``Worktree.mark`` are killed, and the worktree is removed.
     """
     name, lock = _locked_name(root)
     worktree = Worktree(root / name, _mark(name))
@@ -74,7 +74,7 @@ def own_worktree(root: Path) -> Iterator[Worktree]:
 def remove_abandoned(root: Path) -> list[str]:
     """Remove worktrees whose owning process has ended.
 
-    All processes with the marks of these worktrees are killed.
+    All processes that have the mark of such a worktree in their environment are killed.
 
     Returns:
         The names of the removed worktrees.
