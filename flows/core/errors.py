@@ -80,7 +80,7 @@ class CodeDoesNotFit(FatalError):
 
     Most often the code was changed while the run was live. The run then waits for a worker whose
     code fits. It ends errored if its flow sets ``on_misfit = "end"``, or if the same code made its
-    last commit, since waiting cannot help then.
+    last commit, because waiting cannot help then.
 
     Args:
         message: the mismatch, and the remedy.

@@ -90,7 +90,7 @@ class Advance:
     Attributes:
         turns: appended to the history.
         values: written over values of the same name.
-        ends_cycle: whether one pass over a ring ends here. ``max_rounds`` counts them.
+        ends_cycle: whether one pass over a ring ends here. ``max_rounds`` limits these passes.
         summary: a small JSON object for people who watch. It is never read back.
         artifacts: texts by name that are kept whole, outside the history.
     """

@@ -58,7 +58,7 @@ class Arguments:
 
     Attributes:
         model: the pydantic model of the arguments. Its fields are numbered and have the arguments'
-            names as aliases, since pydantic refuses some names (``json``, ``_x``).
+            names as aliases, because pydantic refuses some names (``json``, ``_x``).
         names: the name of the argument, by the name of the model's field.
         wants_context: whether the function has a parameter ``context``.
     """
@@ -227,7 +227,7 @@ def _hints(
 ) -> dict[str, Any]:
     """Return the evaluated annotations of a function's ``parameters``, by name.
 
-    ``context`` must not be among the parameters, since its annotation may exist for type checkers
+    ``context`` must not be among the parameters, because its annotation may exist for type checkers
     only. A parameter without an annotation accepts any value.
 
     Args:

@@ -47,8 +47,8 @@ class RoundContext(RoundWithChildren[Deps]):
             round.
         values: the committed values, overridden by the remembered ones.
         answer: the answer that ``resume`` gave to this node's interrupt, else None.
-        answered: whether there is an answer at all, since an answer may be None.
-        answered_by: the author of ``answer``. ``deadline`` if it is the default, since
+        answered: whether there is an answer at all, because the answer itself may be None.
+        answered_by: the author of ``answer``. ``deadline`` if it is the default, because
             there was no answer in time. None if not known.
         command: inside a command, the command that is being carried out, else None.
         signals: the exchange between the heartbeat and this round.

@@ -43,10 +43,10 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", 
 
 
 def digest_of(value: Any) -> str:
-    """Return a short digest of a value that is the same in each process.
+    """Return a short digest of a value. All processes compute the same digest.
 
-    Sets are sorted. Models, dataclasses, dates and the like are read as JSON. A value that has no
-    such form gets INCOMPARABLE.
+    Sets are sorted. Models, dataclasses, dates and the like are read as JSON. For a value that
+    cannot be converted to JSON data, the result is INCOMPARABLE.
     """
     try:
         text = _encode(value)
@@ -108,10 +108,10 @@ def is_older(digest: str) -> bool:
 def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     """Return the digest of a step's arguments in the older form.
 
-    They include the arguments held by ``functools.partial``, the object of a method, the defaults
+    The arguments include those held by ``functools.partial``, the object of a method, the defaults
     of a function, and the variables that a lambda or an inner function has from around it. The
-    digest is INCOMPARABLE if a value in ``args`` cannot be compared. Any of the other values that
-    cannot be compared does not count.
+    digest is INCOMPARABLE if a value in ``args`` cannot be converted to JSON data. Any of the other
+    values that cannot be converted does not count.
     """
     hidden = _hidden(function, DEEPEST)
     return digest_of([list(args), hidden] if hidden else list(args))
@@ -244,7 +244,8 @@ def _main_module() -> str:
 def _hidden(function: Any, depth: int) -> list[Any]:
     """Return the values that a function holds besides its arguments, as JSON data.
 
-    ``older_digest_of_call`` lists them. Values that cannot be compared are left out.
+    ``older_digest_of_call`` lists them. A value that cannot be converted to JSON data is left out.
+    But None takes its place in a keyword-only default and in the arguments of a partial.
     """
     if depth == 0:
         return []
@@ -272,7 +273,7 @@ def _content(cell: CellType) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value as JSON data. None if it cannot be compared."""
+    """Return a value as JSON data, for a digest. None if it cannot be converted to JSON data."""
     try:
         plain = _plain(value, DEEPEST)
         _encode(plain)

@@ -161,7 +161,7 @@ class Sibling:
     def _in_parts(self, told: Mapping[str, Any]) -> dict[str, Any] | None:
         """Record a step's entry in parts, and return the record that stands for it.
 
-        None if it takes more parts than a step can record.
+        None if the entry has more parts than a step can record. Then nothing is recorded.
         """
         text, journal = canonical(told), self.context.journal
         parts = [text[start : start + PART] for start in range(0, len(text), PART)]
@@ -221,7 +221,7 @@ class StepSignals(Signals):
 
     @property
     def progress(self) -> Mapping[str, Any] | None:
-        """The last progress report of the round or its steps."""
+        """The last progress report of the round or its steps. None: there was no report yet."""
         return self.of_round.progress
 
     @progress.setter

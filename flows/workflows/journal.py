@@ -76,7 +76,7 @@ class JournalEntry:
         error: the class and the message of the exception. None if the request did not fail.
         args: the arguments of a step by name, cut short, for people who read the history.
         cause: the exception, in the process in which it was raised. The function does not see it,
-            since it is not in the journal.
+            because it is not in the journal.
         of: the digest of the arguments, or INCOMPARABLE. Empty in an entry of an older release.
             That of a map has two parts (``ordered_digest``, ``any_order_digest``).
     """

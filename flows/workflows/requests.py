@@ -134,7 +134,7 @@ class StepRequest(Request):
         """Return the arguments of the function by name, with its defaults.
 
         Args:
-            args: an empty dict, since ``StepRequest.function`` has all arguments.
+            args: an empty dict, because ``StepRequest.function`` has all arguments.
         """
         return self._bound(has_defaults=True)
 
@@ -142,7 +142,7 @@ class StepRequest(Request):
         """Return the call of the step, as a rule and a person see it before it is carried out.
 
         Args:
-            args: an empty dict, since ``StepRequest.function`` has all arguments.
+            args: an empty dict, because ``StepRequest.function`` has all arguments.
         """
         return StepCall(self)
 

@@ -73,8 +73,8 @@ class WorkflowRound:
         replayed: number of journal entries read to get back to where the run was.
         changed: keys of entries whose step now has other arguments than the journal.
         faults: what is wrong with people's last answers, by the key of the question.
-        begun: the requests that earlier attempts of the round have begun, by key. Empty once the
-            function has come to them.
+        begun: the requests that earlier attempts of the round have begun, by key. ``check_begun``
+            empties it.
 
     Args:
         retry: the flow's retry policy, which completes those of the steps.
@@ -127,7 +127,7 @@ class WorkflowRound:
         return got
 
     def has_finished(self) -> bool:
-        """Return whether this round has finished requests, and none has failed."""
+        """Return whether at least one request has finished in this round, and all succeeded."""
         return bool(self.new) and all(entry.error is None for entry in self.new)
 
     def check_begun(self, due: Sequence[Request]) -> None:
@@ -307,7 +307,7 @@ class WorkflowRound:
     def _carry_out_beside(self, sibling: Sibling) -> JournalEntry | Interrupt:
         """Carry out one of several steps, and record its entry.
 
-        It is recorded at once, since other steps may take longer.
+        It is recorded at once, because other steps may take longer.
         """
         step, context = sibling.step, sibling.context
         began, failed = time_ns(), ""

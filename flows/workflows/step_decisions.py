@@ -25,7 +25,8 @@ class Refused(PerdureError):
 def answered_key(context: RoundContext) -> str | None:
     """Return the key of the question or step that a person has just answered, or None.
 
-    An answer from before the last retry of the run does not count, since it led to the run's error.
+    An answer from before the last retry of the run does not count, because that answer led to the
+    run's error.
     """
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)) or is_before_retry(asked, context):

@@ -40,7 +40,7 @@ def is_out_of_time(step: StepRequest, context: RoundContext, policy: Retry) -> b
     """Return whether a step has failed for as long as its retry policy allows (``within``).
 
     This is for one of several concurrent steps. The result is False for the only step of a round,
-    since the commit checks that step.
+    because the commit checks that step.
 
     Args:
         policy: the policy of the step, completed by the flow's.

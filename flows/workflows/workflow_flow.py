@@ -124,7 +124,11 @@ class WorkflowFlow(Flow):
             return this_round.commit(this_round.node, {})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the next step's retry policy, completed by the flow's."""
+        """Return the next step's retry policy. The flow's policy supplies missing settings.
+
+        Returns:
+            None if neither the step nor the flow has a policy.
+        """
         own = retry_of((values.get(PLAN) or {}).get("retry"), "the next step")
         if own is None or self.retry is None:
             return own or self.retry
@@ -287,9 +291,12 @@ def _went_on(context: RoundContext) -> FatalError:
 
 
 def _error_of(script: LiveScript) -> BaseException | None:
-    """Return the error with which a coroutine has ended. None if it ended well.
+    """Return the error with which a coroutine has ended.
 
-    An end without awaiting a request is an error, too.
+    It is an error, too, if the coroutine ended and never awaited one of its requests.
+
+    Returns:
+        None if the coroutine returned, and has awaited all its requests.
     """
     if script.task.cancelled():
         return asyncio.CancelledError("the workflow's function was cancelled by its own code")
@@ -368,7 +375,12 @@ def _is_input(name: str, inputs: type[BaseModel] | None) -> bool:
 
 
 def _answer_of(function: Callable[..., Any]) -> Any:
-    """Return the return type of a function. None if it has no type that pydantic can read."""
+    """Return the return type of a function, as its annotation names it.
+
+    Returns:
+        None if the function has no such annotation, if it is ``Any`` or ``None``, or if pydantic
+            cannot read it.
+    """
     kind = inspect.signature(function, eval_str=True).return_annotation
     if kind in (inspect.Signature.empty, Any, None):
         return None
