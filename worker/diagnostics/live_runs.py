@@ -23,9 +23,12 @@ from perdure.worker.presentation.text import waits_for_code, waits_for_provider
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
     """Return the verdict that no live worker can run the next round.
 
-    Return None if one can. Otherwise, either no live worker has the round's role. Or each worker of
-    the role does not know the flow, lacks something that the flow needs, or does not have the flow
-    enabled.
+    The verdict gives one of three reasons: no live worker has the round's role, no worker of the
+    role has the flow enabled, or each worker of the role lacks the flow or something that the flow
+    needs.
+
+    Returns:
+        None if a live worker can run the next round.
     """
     if not case.of_role:
         return case.no_worker("Its next round waits")

@@ -95,7 +95,7 @@ class RunCase:
 
     @property
     def time_of_first_misfit(self) -> float | None:
-        """When the step began to wait for a worker whose code fits (ms). None if it does not."""
+        """When the step began to wait for a worker whose code fits (ms). None: it does not wait."""
         return failing_since(self.fields, MISFIT)
 
     def count(self, name: str) -> int:

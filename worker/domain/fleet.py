@@ -291,8 +291,8 @@ class RunSnapshot:
         asking: Ids of children that wait for a person.
         held: Ids and statuses of children that did not succeed and that a person has to continue.
         damage: The damaged key or field that makes every script refuse the run. Only ``fields`` was
-            read then. None if there is none.
-        paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
+            read then. None if nothing is damaged.
+        paused: Who paused the run's flow, when and why (JSON). None if the flow is not paused.
     """
 
     fields: Mapping[str, str]

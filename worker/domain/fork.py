@@ -30,11 +30,11 @@ class Fork:
         step: The step at which the fork begins.
         node: The node of this step.
         turns: The other run's turns before this step, as far as they are still stored.
-        forgotten: Number of its oldest turns that are no longer stored.
+        forgotten: Number of the other run's oldest turns that are no longer stored.
         values: Named values that the fork begins with.
         artifacts: Artifacts that the turns name, and the other run's files, by name.
-        files: The hash field with the references to these files. Empty if there are none.
-        follows: Id of the run before the other run in its thread. None if there is none.
+        files: The hash field with the references to these files. Empty if the other run has none.
+        follows: Id of the run before the other run in its thread. None if no run is before it.
         spent: Amounts that the rounds before this step had spent, by budget.
         origins: The runs that the other run itself was forked from (``origins_of``).
         asked: The caller's request as JSON data. Its digest identifies a repeated call.

@@ -168,8 +168,8 @@ def content_of(fields: Mapping[str, str]) -> dict[str, str]:
 def _known_names(fields: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names of all content, and of the named values in it.
 
-    The result is cached, since most rounds of a run have the same fields. More than MOST names are
-    not cached.
+    The result is cached, because most rounds of a run have the same fields. More than MOST names
+    are not cached.
     """
     names = tuple(fields)
     return _names_among(names) if len(names) <= MOST else _names_among.__wrapped__(names)

@@ -172,10 +172,10 @@ class RunQuery:
         return all(condition(fields, now) for condition in self._conditions)
 
     def times(self, index: str, now: float) -> tuple[float, float]:
-        """Return the range of scores (ms) of matching runs in an index.
+        """Return the lowest and the highest score (ms) of matching runs in an index, inclusive.
 
         The score of a run is the time of its end in the indexes ``completed`` and ``errored``, else
-        the time of its submission. Without a bound, the values are infinite.
+        the time of its submission. A bound that the query does not set is infinite.
 
         Args:
             index: The name of the index. It may have a suffix after a colon.
@@ -348,9 +348,10 @@ def _compared(term: QueryTerm) -> _Condition:
 
 
 def _span(term: QueryTerm, now: float) -> tuple[float, float]:
-    """Return the range of times (ms) that a term allows.
+    """Return the first and the last time (ms) that a term allows.
 
-    The term's key is ``submitted`` or ``ended``. An age counts from ``now`` (ms).
+    The term's key is ``submitted`` or ``ended``. An age counts from ``now`` (ms). Without a bound,
+    the time is infinite.
     """
     sign, value = term.text[:1], term.text[1:]
     age = _age(value)
@@ -410,7 +411,10 @@ def _number(text: str) -> float | None:
 
 
 def _day(text: str) -> tuple[float, float] | None:
-    """Return begin and end (ms) of the UTC day that a text names. None if it is no date."""
+    """Return the times (ms) at which the UTC day in a text begins, and the next day begins.
+
+    None if the text is no date.
+    """
     try:
         begin = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         end = begin + timedelta(days=1)

@@ -253,9 +253,9 @@ def _log_errored(record: Record, settlement: Settlement) -> None:
 
 
 def _own_message(record: Record) -> RoundMessage:
-    """Return the Celery message of the round that is committed.
+    """Return the Celery message of the round that is being committed, not of the next one.
 
-    Its text is empty if the message was never built.
+    The text of the message is empty if no worker has built it, because the run kept its worker.
     """
     fields = record.fields
     return RoundMessage(fields["message"], fields.get("task", ""), fields["queue"])

@@ -75,9 +75,10 @@ class RunKept(Kept):
         self._states, self._record, self._token = states, record, token
 
     def take(self) -> Any:
-        """Remove and return the kept object.
+        """Remove and return the object that the run's last round kept in this process.
 
-        The run's last round kept it. None if there is none.
+        Returns:
+            None in the cases of ``KeptStates.take``.
         """
         return self._states.take(self._record)
 

@@ -84,8 +84,9 @@ class RoundText(LiveText):
     def write(self, text: str, kind: str, part: str) -> None:
         """Append a piece to the round's live text.
 
-        It is ignored if the round has lost its lease, if an earlier write failed, or if the round
-        has more than ``MOST_OF_ROUND`` characters already. ``RoundContext.stream`` explains
+        The piece is dropped if it is empty, if the round has lost its lease, if an earlier write
+        failed, or if the round has written more than ``MOST_OF_ROUND`` characters already.
+        ``RoundContext.stream`` explains
         ``kind`` and ``part``.
         """
         if not text or self._is_lost or self._characters > MOST_OF_ROUND:

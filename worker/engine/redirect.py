@@ -153,7 +153,7 @@ class Redirector:
         """Return the queue for a redirected message, and the names of the workers that consume it.
 
         If several queues have workers with the flow, it is the queue with most free slots. Both
-        results are empty if no such worker is alive.
+        results are empty if no worker that can run the flow is alive.
         """
         free: dict[str, int] = defaultdict(int)
         names: dict[str, list[str]] = defaultdict(list)

@@ -163,7 +163,11 @@ def _silence(stored: Mapping[str, str]) -> str | None:
 def _history_of(
     store: Store, record: Record, claim: Claim, broken: Callable[[Exception], None]
 ) -> History:
-    """Return the history of a run. It reads older turns from the store only when they are used."""
+    """Return the history of a run. It reads older turns from the store only when they are used.
+
+    Args:
+        broken: is called with the error if such a read fails. The read then raises the error.
+    """
 
     def load(start: int, stop: int) -> list[Turn]:
         try:

@@ -409,7 +409,7 @@ class Sweeper:
         """Log the runs that a sweep ended as errored.
 
         They lost too many workers, failed too often, or passed their deadline. The line has the
-        run's error text, since there is no exception.
+        run's error text, because there is no exception.
         """
         try:
             records = self._store.reads.some_fields(run_ids, ("flow", "error", "current_node"))

@@ -183,7 +183,7 @@ class RoundTask(Task):  # type: ignore[misc]
     def rate_limit(self) -> None:
         """None: rounds have no rate limit.
 
-        The remote command ``rate_limit`` has no effect, since rounds would have to wait.
+        The remote command ``rate_limit`` has no effect, because rounds would have to wait.
         """
         return None
 

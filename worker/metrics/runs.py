@@ -36,15 +36,21 @@ class FlowCounts:
 
         Args:
             name: The name of the count, such as ``moves:resent``.
+
+        Returns:
+            Pairs of the label (flow) and the count. A missing count is 0.
         """
         return [((flow,), self.amounts.get((name, flow), 0)) for flow in self.flows]
 
     def sample_by_label(self, what: str, *label_values: str) -> list[tuple[Labels, float]]:
-        """Return one sample for each flow and label value.
+        """Return one sample for each pair of a flow and a label value.
 
         Args:
-            what: The beginning of the counts' names. A name is ``runs:queued``, for example:
-                ``what``, a colon and a label value.
+            what: The part of the counts' names before the colon, such as ``runs`` in
+                ``runs:queued``. The part after the colon is the label value.
+
+        Returns:
+            Pairs of the labels (flow, label value) and the count. A missing count is 0.
         """
         return [
             ((flow, label_value), self.amounts.get((f"{what}:{label_value}", flow), 0))

@@ -277,8 +277,8 @@ def _receipt(
 def _wake(session: Session, run_id: str, epoch: str, step: str, task: str, queue: str) -> None:
     """Queue a run that waited for a signal, and publish the message of its next round.
 
-    The arguments describe that round. If this process dies first, a worker's sweeper queues the
-    run.
+    ``epoch``, ``step``, ``task`` and ``queue`` are those of the next round. If this process dies
+    before it has queued the run, a worker's sweeper queues the run.
     """
     message = session.message_for(task, queue, run_id, int(epoch), int(step))
     _, to_publish = session.store.signals.wake(

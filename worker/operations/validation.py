@@ -167,7 +167,8 @@ def topic(value: object, over_http: bool = False) -> None:
     """Raise InvalidInput unless this is a topic or None.
 
     Args:
-        over_http: If False, the topic may begin with the name of its owner and a slash.
+        over_http: True: the topic has no slash, because the server adds its owner. False: the topic
+            may begin with the name of its owner and a slash.
     """
     pattern = TOPIC if over_http else OWNED_TOPIC
     if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):

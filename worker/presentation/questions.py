@@ -45,9 +45,10 @@ def question_lines(waiting: PendingInterrupt) -> list[str]:
 
 
 def of_tree(waiting: PendingInterrupt) -> str:
-    """Return the top run of an asking child run's tree as text.
+    """Return a text that names the top run of the tree in which a child run asks.
 
-    The text names the run and its flow. It is '' for a run without parent.
+    The text is ``run ID (FLOW)``, without the flow if the flow is not known. It is '' if the asking
+    run has no parent.
     """
     if waiting.root is None:
         return ""

@@ -271,8 +271,8 @@ class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
         """Switch prefetch on if this worker can use it.
 
         The setting ``fetch`` must be on, the broker must be the state server, and rounds must run
-        in this process (pool threads or solo). The worker must consume only queues of rounds, since
-        prefetched rounds would delay messages of other queues.
+        in this process (pool threads or solo). The worker must consume only queues of rounds,
+        because prefetched rounds would delay messages of other queues.
 
         Args:
             lists: The queues of the roles that the worker consumes.

@@ -23,7 +23,7 @@ class EventReads(StorePart):
             count: the maximum number of events.
 
         Returns:
-            Empty if the run has no such event.
+            Pairs of an event's id and its fields. Empty if the run has no such event.
         """
         return self.read_many({run_id: after or "0"}, block, count).get(run_id, [])
 
@@ -38,6 +38,9 @@ class EventReads(StorePart):
             after: for each run id, the id of an event. Only later events are read.
             block: wait up to this many ms until one of the runs has an event. None: do not wait.
             count: the maximum number of events of each run.
+
+        Returns:
+            Pairs of an event's id and its fields, oldest first, by run id.
         """
         keys = {self.keys.events(run_id): run_id for run_id in after}
         found = self.read_streams(
@@ -56,6 +59,9 @@ class EventReads(StorePart):
             after: for each key, the id of an entry. Only later entries are read.
             block: wait up to this many ms until one of the streams has an entry. None: do not wait.
             count: the maximum number of entries of each stream.
+
+        Returns:
+            Pairs of an entry's id and its fields, oldest first, by the stream's key.
         """
         places: dict[Any, Any] = dict(after)
         with self._store._answered():
@@ -135,6 +141,9 @@ class EventReads(StorePart):
         Args:
             count: the maximum number of events.
             before: the id of an event. Only earlier events are read. None: up to the last event.
+
+        Returns:
+            Pairs of an event's id and its fields.
         """
         with self._store._answered():
             entries: Any = self._store.redis.xrevrange(
@@ -152,7 +161,7 @@ def _pairs(streams: Any) -> Iterable[tuple[str, list[Any]]]:
 
 
 def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
-    """Return a Redis stream's entries as one flat list.
+    """Return a Redis stream's entries as one flat list of pairs of id and fields.
 
     With RESP3, redis-py returns lists of entries in a list.
     """

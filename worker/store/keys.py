@@ -195,7 +195,7 @@ class Keys:
 
     @property
     def web_key(self) -> str:
-        """Key of the secret that signs dashboard cookies. All dashboards share it."""
+        """Key of the secret that signs dashboard cookies. All dashboards share the secret."""
         return f"{self.prefix}:web:key"
 
     @property
@@ -320,7 +320,10 @@ class Keys:
         return [*first, idem, *self.shared]
 
     def _of_a_round(self, run_id: str) -> tuple[str, str, str, str]:
-        """Return the Redis keys of a run to which a round's commit writes."""
+        """Return the Redis keys of a run to which a round's commit writes.
+
+        They are those of its hash, history, events and artifacts.
+        """
         run = f"{self.prefix}:run:{run_id}"
         return run, f"{run}:memory", f"{run}:events", f"{run}:artifacts"
 

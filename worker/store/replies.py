@@ -94,13 +94,14 @@ class PrefetchRequest(NamedTuple):
 
 
 class Prefetched(NamedTuple):
-    """A prefetched message, with the claim of its round.
+    """A message that the commit of another round prefetched, with the claim of its own round.
 
     Attributes:
         list: the queue from which the message was popped.
         text: the message. It may be empty if ``content`` is set.
-        claim: the claim of the message's round. None if the commit could not claim the round. Then
-            the worker has to claim it when it receives the message.
+        claim: the claim of the message's round. None if the commit popped the message, but could
+            not claim its round. Then the worker has to claim the round when it receives the
+            message.
         content: the parsed message, if this process built it. None if the text has to be parsed.
     """
 
@@ -162,7 +163,7 @@ class ClaimRefused(NamedTuple):
 
     Attributes:
         word: the word of claim_round.lua, with the reason.
-        detail: the text after the word, such as a phase or a flow. Empty if there is none.
+        detail: the text after the word, such as a phase or a flow. Empty after most words.
     """
 
     word: str

@@ -194,7 +194,7 @@ class Transition:
 def source(name: str) -> str:
     """Return a transition's whole Lua code, with shared parts.
 
-    The code for rare cases is at the end of a script, since a server creates every local function
+    The code for rare cases is at the end of a script, because a server creates every local function
     before the point at which the script returns.
     """
     text = _whole(f"{name}.lua")

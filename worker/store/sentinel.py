@@ -52,12 +52,17 @@ class FollowingConnection(SentinelManagedConnection):
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send a command to the current master of the service.
 
-        If the connection is closed, this method first reconnects to the current master. redis-py
-        8.1 asks the Sentinels only for the next command. It would send this command to the old
-        master again, for as long as it tries.
+        A closed connection is first connected to the current master. redis-py 8.1 would connect it
+        to the former master again, and ask the Sentinels only for the next command. So each retry
+        of this command would go to the former master.
+
+        Args:
+            check_health: whether an open connection is checked. If False, the command is sent to
+                the server of the connection, even if that is no longer the master.
 
         Raises:
-            redis.ConnectionError: the Sentinels name another master now.
+            redis.ConnectionError: the Sentinels name another master than the server of the open
+                connection. The command was not sent, and the connection is closed.
         """
         socket: Any = self._sock
         if not socket:

@@ -151,7 +151,7 @@ class SignalTransitions(StorePart):
     def hook_key(self, proposed: str) -> str:
         """Return the key behind the secrets of all hooks.
 
-        All workers of this prefix share it. If no key is stored, ``proposed`` is stored as the key.
+        All workers of this prefix share that key. If no key is stored, ``proposed`` is stored.
         """
         with self._store._answered():
             stored = self._store.redis.get(self.keys.hook_key)

@@ -71,8 +71,8 @@ class TokenRecords:
     def signing_key(self, proposed: str) -> str:
         """Return the key that signs the dashboard's cookies.
 
-        All server processes of this prefix share it. If no key is stored, ``proposed`` is stored as
-        the key.
+        All server processes of this prefix share the key. If no key is stored, ``proposed`` is
+        stored as the key.
         """
         key = self._store.keys.web_key
         with self._store._answered():
@@ -175,13 +175,14 @@ class Pauses:
         """Unpause a flow, and make its waiting runs due.
 
         The call may be repeated. The pause is removed first, so that no further run begins to wait.
-        Then the waiting runs are searched among the live runs.
+        Then all live runs are read. Those of the flow that wait because of the pause become due.
 
         Returns:
             How many runs were made due.
 
         Raises:
-            DamagedRun: a key that the runs share is of a wrong type.
+            DamagedRun: a key that all runs share is of a wrong type. The flow is unpaused, but some
+                of its waiting runs were not made due.
         """
         with self._store._answered():
             self._store.redis.hdel(self._store.keys.paused, flow)

@@ -54,8 +54,9 @@ class Observer(Protocol):
         """Handle the state server's reply to a commit.
 
         Args:
-            word, detail: The reply.
-            kind, named: The arguments of the commit.
+            kind: The kind of the commit, such as ``next`` or ``end``.
+            word, detail: The first word of the reply, and the text after it.
+            named: The arguments of the commit's script, by name.
         """
 
 

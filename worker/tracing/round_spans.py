@@ -232,12 +232,15 @@ def _write_loss(store: Store, run_id: str, word: str) -> None:
 
 
 def _lost(entries: Sequence[tuple[str, Mapping[str, str]]], word: str) -> Mapping[str, str] | None:
-    """Return the ``lost`` event of the attempt that a sweep found lost. None if there is none.
+    """Return the ``lost`` event of the attempt that a sweep found lost.
 
     Args:
         entries: The newest events of the run, newest first.
         word: The sweep's outcome for the run. If it is ``errored``, the ``lost`` event counts only
             if the next event is the end of the run, at the same time.
+
+    Returns:
+        The newest ``lost`` event. None if ``entries`` has no such event, or if it does not count.
     """
     after: Mapping[str, str] = {}
     for _, entry in entries:

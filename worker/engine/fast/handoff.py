@@ -76,15 +76,17 @@ class FastRounds:
         since: float | None = None,
         task: tuple[str, str | None] | None = None,
     ) -> Handoff:
-        """Build the fast path for a received message's round.
+        """Build the fast path for the round of a received or prefetched message.
 
         Args:
-            claim: The round's claim, if a commit of this process has claimed the round. None: it is
-                not claimed yet.
-            until: When the run has to leave this worker (``time.monotonic``). None: after
-                ``STAY_SECONDS``, because the run begins here.
-            since: When this process got the claim (``time.monotonic``). None: now.
-            task: Id and root id of the message's Celery task. None: they are not known yet.
+            claim: The round's claim, if a commit of this process has claimed the round. None: the
+                round is not claimed yet.
+            until: When the run has to leave this worker (``time.monotonic``). None:
+                ``STAY_SECONDS`` from now, because this is the run's first round here.
+            since: When this process got the claim (``time.monotonic``). None: now. Without a claim,
+                it has no effect.
+            task: Id and root id of the message's Celery task. None: the caller sets
+                ``Handoff.task`` later.
         """
         now = time.monotonic()
         return Handoff(

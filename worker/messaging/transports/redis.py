@@ -62,7 +62,11 @@ OPTIONS = ("guard_prefix", "guard_letters", "guard_validate")
 
 
 class ValidatingChannel(HookedChannel):
-    """Mixin that adds validation to kombu's Redis channel, with or without Sentinels."""
+    """Mixin for kombu's Redis channels, plain or Sentinel, that validates popped messages.
+
+    Only messages of the queues for Perdure's rounds are validated. An invalid message is logged,
+    stored as a dead letter, and not delivered.
+    """
 
     Message = DecodedMessage
     guard_prefix = "perdure"
