@@ -116,7 +116,7 @@ class Feature:
         return 0
 
     def panel(self, client: Any, span: str) -> Panel | None:
-        """Return the feature's part of the overview. None if it has none.
+        """Return the feature's part of the overview. None if the feature has no such part.
 
         It is called only for a caller who may read all runs.
 

@@ -69,7 +69,7 @@ def described(
 
 
 def _describe_purpose(run: Run) -> list[tuple[str, str]]:
-    """Return a run's id, flow, goal, status, and its command if it executes only one."""
+    """Return pairs with a run's id, flow, goal, status, and its command if it has only one."""
     pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal))]
     if run.details.get("call"):
         pairs.append(("carries out", plain(run.title)))
@@ -77,7 +77,7 @@ def _describe_purpose(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_position(run: Run) -> list[tuple[str, str]]:
-    """Return a run's step, origin, generation, dropped turns and worker, if it has them."""
+    """Return pairs with a run's step, origin, generation, dropped turns and worker, if set."""
     details = run.details
     position = "at" if run.status.ended else "next"
     pairs = [("step", f"{run.state.step}, {position} {run.state.current_node}")]
@@ -95,7 +95,7 @@ def _describe_position(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_wait(run: Run) -> list[tuple[str, str]]:
-    """Return the reason why a waiting or parked run waits. For other runs, return no pair."""
+    """Return a pair with the reason why a run waits. Return no pair for a run that does not."""
     if run.phase == "parked":
         return [("waits", parked_text(run.details))]
     if run.phase != "waiting":
@@ -127,7 +127,7 @@ def _milliseconds(at: str | None) -> float | None:
 def _describe_relations(
     run: Run, unread: Mapping[str, int], children: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return a run's unread signals, child runs, topic, chosen model and parent."""
+    """Return pairs with a run's unread signals, child runs, topic, chosen model and parent."""
     details = run.details
     pairs = []
     if unread:
@@ -146,7 +146,7 @@ def _describe_relations(
 
 
 def _describe_progress(run: Run) -> list[tuple[str, str]]:
-    """Return a run's reported progress and last failure, but not the error that ended it."""
+    """Return pairs with a run's progress and last failure, but not the error that ended it."""
     pairs = []
     reported = run.details.get("progress")
     text = reported.get("text") if isinstance(reported, dict) else None
@@ -159,9 +159,9 @@ def _describe_progress(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_interruption(run: Run) -> list[tuple[str, str]]:
-    """Return the question of an interrupted run, or the stop of a stopped run.
+    """Return pairs with the question of an interrupted run, or the stop of a stopped run.
 
-    For any run that was resumed, return the last resume too.
+    For any run that was resumed, a pair has the last resume.
     """
     details = run.details
     pairs = []
@@ -177,7 +177,7 @@ def _describe_interruption(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_stop(run: Run, waiting: PendingInterrupt | None) -> list[tuple[str, str]]:
-    """Return a run's stop: time, person, reason, and the command to resume.
+    """Return pairs with a run's stop (time, person, reason) and the command to resume.
 
     ``waiting`` is the question that the run asks again when it is resumed, or None.
     """
@@ -210,7 +210,7 @@ def _in_flight_at_stop(doubt: str) -> str:
 
 
 def _describe_failure(run: Run) -> list[tuple[str, str]]:
-    """Return a run's traceback and error, and the command that continues the run.
+    """Return pairs with a run's traceback and error, and the command that continues the run.
 
     For a run that used up its cycles, return only the command.
     """
@@ -229,7 +229,7 @@ def _describe_failure(run: Run) -> list[tuple[str, str]]:
 
 
 def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
-    """Return a run's models, its usage, the usage of the runs below it, and its budgets."""
+    """Return pairs with a run's models, its usage, the usage below it, and its budgets."""
     pairs = []
     if models:
         pairs.append(("model", models))
@@ -241,7 +241,7 @@ def _describe_usage(run: Run, models: str) -> list[tuple[str, str]]:
 
 
 def _describe_submission(run: Run) -> list[tuple[str, str]]:
-    """Return a run's inputs, labels and submission time, and its duration if it has ended."""
+    """Return pairs with a run's inputs, labels, submission time, and duration if it has ended."""
     pairs = []
     if run.inputs:
         pairs.append(("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False))))
@@ -257,7 +257,7 @@ def _describe_submission(run: Run) -> list[tuple[str, str]]:
 def _describe_output(
     run: Run, artifacts: Mapping[str, int], files: Sequence[FileReference]
 ) -> list[tuple[str, str]]:
-    """Return the files and artifacts of a run, and its answer if it has completed."""
+    """Return pairs with the files and artifacts of a run, and its answer if it has completed."""
     pairs = [
         ("file", f"{plain(each.name)} ({each.media_type}, {each.bytes:,} bytes)") for each in files
     ]

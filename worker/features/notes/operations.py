@@ -83,7 +83,7 @@ def notes(session: Session, namespace: str, words: str = "", limit: int = 50) ->
     """Return notes of a namespace that match the words.
 
     Args:
-        namespace: Its stored name, with the facts of the run filled in.
+        namespace: The stored name of the namespace, with the facts of the run filled in.
         words: Only notes that have at least one of these words. Notes with more of the words
             come first. Empty: all notes, the newest first.
         limit: Maximum number of notes.

@@ -25,9 +25,9 @@ class NoteCount(NamedTuple):
     """A namespace that has notes.
 
     Attributes:
-        namespace: its name.
-        notes: the number of its notes.
-        newest: the time of its newest note (ms).
+        namespace: the name of the namespace.
+        notes: the number of notes in the namespace.
+        newest: the time at which the newest note was written (ms).
     """
 
     namespace: str

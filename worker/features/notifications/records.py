@@ -310,14 +310,14 @@ class RestingRuns:
         self._store = store
 
     def ended(self, index: str, since: int, limit: int) -> list[tuple[str, int]]:
-        """Return at most ``limit`` runs that ended at a time or later, earliest end first.
+        """Return at most ``limit`` runs that ended at ``since`` or later, earliest end first.
 
         Args:
             index: ``completed`` or ``errored``.
-            since: the time in ms since 1970.
+            since: the earliest time, inclusive, in ms since 1970.
 
         Returns:
-            The id of each run, and the time of its end (ms).
+            Pairs of a run's id and the time of its end (ms).
         """
         with self._store._answered():
             pairs: Any = self._store.redis.zrange(
@@ -332,17 +332,16 @@ class RestingRuns:
         return [(pair[0], int(pair[1])) for pair in pairs]
 
     def entered(self, index: str, since: int) -> list[tuple[str, int]]:
-        """Return the runs of an index whose last change was at a time or later.
+        """Return the runs that began to wait for a person, or were stopped, at ``since`` or later.
 
-        They began to wait for a person, or were stopped. The index is ordered by the time of the
-        runs' submission, so all its runs are read.
+        The index is ordered by the time of the runs' submission, so all its runs are read.
 
         Args:
-            index: one of ``WAITING`` or ``STOPPED`` (``event_finder.py``).
-            since: the time in ms since 1970.
+            index: the name of the index: one of ``WAITING`` or ``STOPPED`` (``event_finder.py``).
+            since: the earliest time, inclusive, in ms since 1970.
 
         Returns:
-            The id of each run, and the time of its last change (ms).
+            Pairs of a run's id and the time when its wait began or it stopped (ms).
         """
         found: list[tuple[str, int]] = []
         after: str | None = None

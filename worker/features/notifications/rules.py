@@ -96,7 +96,7 @@ class NotificationRule(BaseModel):
 
     @property
     def events(self) -> frozenset[str]:
-        """The events of the rule, with ``completed``, ``errored``, ``stopped`` for ``ended``."""
+        """The events of the rule. ``completed``, ``errored`` and ``stopped`` replace ``ended``."""
         more = {"completed", "errored", "stopped"} if "ended" in self.on else set()
         return frozenset(self.on) - {"ended"} | more
 

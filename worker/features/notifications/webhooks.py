@@ -162,8 +162,9 @@ def _post(
 ) -> tuple[int, float | None]:
     """Send one POST request, and return the status and ``Retry-After``.
 
-    The host's name is resolved once, and the request goes to an address that ``allowed`` accepts.
-    So a later change of the name cannot send it to another address.
+    The host's name is resolved once. All its addresses must be allowed, and the request goes to the
+    first address that can be reached. So a later change of the name cannot send the request to
+    another address.
 
     Args:
         target: the path and the query of the URL.
@@ -171,10 +172,12 @@ def _post(
         allowed: returns whether requests may go to an address.
 
     Returns:
-        The status, and the seconds of the header ``Retry-After``. None if it has no seconds.
+        The status, and the seconds of the header ``Retry-After``, at most ``LONGEST_WAIT``. None in
+            place of the seconds if the header is missing or is a date.
 
     Raises:
-        PermissionError: one of the host's addresses is not allowed. Nothing was sent.
+        PermissionError: at least one of the host's addresses is not allowed. Nothing was sent, even
+            if other addresses are allowed.
         OSError, HTTPException: the request failed, or the reply was not complete in time.
     """
     connection = http.client.HTTPConnection(host, port)

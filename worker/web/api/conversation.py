@@ -80,7 +80,10 @@ async def get_reply(
     runs: Runs,
     wait: Wait = 0.0,
 ) -> Response:
-    """Return a run's reply to a signal."""
+    """Return a run's reply to a signal.
+
+    If there is no reply after `wait` seconds, the status is 202, and `replied` is false.
+    """
     return await _reply(request, runs, run_id, name, number, wait)
 
 

@@ -122,7 +122,7 @@ def moment(value: object) -> object:
 
 
 def whole(value: object) -> object:
-    """Return a number such as 3.0 as the integer 3, since JSON does not distinguish them.
+    """Return a number such as 3.0 as the integer 3, because JSON does not distinguish them.
 
     Return other values unchanged.
     """

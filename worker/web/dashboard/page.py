@@ -108,7 +108,8 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 def _badges(request: Request, authorized_client: Any) -> dict[str, int]:
     """Return the numbers that the navigation shows, by page.
 
-    They are the number of runs that wait for people, and the numbers of features.
+    They are the number of runs that wait for people, and the number of each feature's page
+    (``Feature.badge``).
 
     Returns:
         An empty dict if the user is not signed in, if the request is for a part of a page, or if a

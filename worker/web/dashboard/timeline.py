@@ -83,7 +83,8 @@ class Entry:
     def text(self) -> str:
         """The beginning of a round's observation, with its line breaks.
 
-        '' if the observation is no text, or has only one line.
+        '' if the observation is no text. '' also for a text of one line, which the row itself shows
+        in full or cut.
         """
         observation = self.event.data.get("observation")
         return observation if isinstance(observation, str) and "\n" in observation else ""

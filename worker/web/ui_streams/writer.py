@@ -36,13 +36,17 @@ class UiToolCall:
     below: str | None = None
 
     def fits(self, args: Mapping[str, Any] | None) -> tuple[bool, int]:
-        """Return how similar the call's arguments are to ``args``. A larger result is better.
+        """Return how similar the call's arguments are to ``args``. A larger tuple is better.
 
-        The arguments may differ: those of a question are validated and contain defaults that the
-        model left out.
+        They may differ even if ``args`` are from a question about this very call: a question has
+        validated arguments, with the defaults that the model left out.
+
+        Args:
+            args: The arguments to compare. None: they are not known.
 
         Returns:
-            Whether the arguments are equal, and how many of the call's arguments are in ``args``.
+            Whether the arguments are equal and known, and how many of the call's arguments
+            ``args`` has with the same value.
         """
         own, known = self.args or {}, args or {}
         same = sum(name in known and known[name] == value for name, value in own.items())
