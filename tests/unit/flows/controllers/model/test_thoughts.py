@@ -33,14 +33,24 @@ TEXTS: Cases = {
     "other tags, named": ("Use <thinking> now.", "Use <thinking> now."),
     "other tags, named in a line": ("<b>\n<thinking>\nis a tag.", "<b>\n<thinking>\nis a tag."),
     "other tags, after text": (
-        "Sure.\n\n<thinking>secret</thinking>\nHello!",
-        "Sure.\n\n\nHello!",
+        "Sure.\n\n<thinking>\nplan\n</thinking>\nHello!",
+        "Sure.\n\n<thinking>\nplan\n</thinking>\nHello!",
     ),
+    "other tags, as elements": (
+        "<review>\n<reasoning>It is legal.</reasoning>\n<verdict>yes</verdict>\n</review>",
+        "<review>\n<reasoning>It is legal.</reasoning>\n<verdict>yes</verdict>\n</review>",
+    ),
+    "other tags, several": (
+        "<thinking>a</thinking>\n<reasoning>b</reasoning>Hello!",
+        "Hello!",
+    ),
+    "marks, after text": ("Sure.\n\n[THINK]secret[/THINK]\nHello!", "Sure.\n\n\nHello!"),
     "other tags, in code": (
         "So:\n```\n<thinking>a</thinking>\n```\nthinks.",
         "So:\n```\n<thinking>a</thinking>\n```\nthinks.",
     ),
-    "other tags, not opened": ("secret</thinking>\n\nHello!", "Hello!"),
+    "other tags, not opened": ("Summary\n</reasoning>\nDone", "Summary\n</reasoning>\nDone"),
+    "a prefix, not opened": ("secret</seed:think>\n\nHello!", "Hello!"),
     "other tags, end named": ("Write </thinking> last.", "Write </thinking> last."),
     "other tags, as data": (
         'It is <thought id="1">a</thought>\nin XML.',
@@ -58,6 +68,14 @@ TEXTS: Cases = {
     "of Mistral, not opened": ("secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss, without tags": ("analysisWe greet.assistantfinalHello!", "Hello!"),
     "about analysis": ("analysis is final", "analysis is final"),
+    "about analysis files": (
+        "analysis: see assistantfinal.md",
+        "analysis: see assistantfinal.md",
+    ),
+    "about analysis names": (
+        "analysisResult is not `assistantfinal`.",
+        "analysisResult is not `assistantfinal`.",
+    ),
     "end of a reply": ("Hello!<|end|>", "Hello!<|end|>"),
     "of Mistral": ("[THINK]secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss": (
