@@ -18,8 +18,10 @@ from perdure.flows.controllers.model.thoughts import is_quoted
 _TAGS = "tool[_\u2581]?(?:calls?|uses?)|function_?calls?"
 #: The beginnings of calls in the formats of models.
 _MARKS = (
-    # Hermes and Qwen, Kimi, DeepSeek, GLM, MiniMax, Granite, Gemma, Nemotron, LFM
-    rf"(?<!\w)<[|\uff5c]?/?(?:\w+[:_])?(?:{_TAGS}|{_TAGS.upper()})[\w\u2581]*[|\uff5c]?>",
+    # Hermes and Qwen, Kimi, DeepSeek, GLM, MiniMax, Granite, Gemma, Nemotron, LFM. The parts of the
+    # name are short, so that the search takes time linear in the length of the text.
+    rf"(?<!\w)<[|\uff5c]?/?(?:\w{{1,40}}[:_])?(?:{_TAGS}|{_TAGS.upper()})"
+    r"[\w\u2581]{0,60}[|\uff5c]?>",
     r"<(?:\w+:)?function=[\w.-]+",  # Llama
     r"<(?:\w+:)?invoke\s+name=",  # Claude, MiniMax, Step
     r"<\uff5cDSML\uff5c",  # DeepSeek

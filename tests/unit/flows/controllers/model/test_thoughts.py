@@ -193,6 +193,7 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
         '[{"',
         '[\n{"',
         "<a_",
+        "_tool_call",
         ">>>add\n",
         "Action: add\n\n ",
         "```\n",
@@ -201,6 +202,6 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
     ],
 )
 def test_no_search_takes_longer_than_the_text(text: str) -> None:
-    whole = text * (100_000 // len(text))
+    whole = "<" + text * (100_000 // len(text))
     is_leaked_call(whole, {"add"})
     without_thoughts(whole)
