@@ -118,6 +118,18 @@ CALLS: Cases = {
     "json after words": ('I add.\n{"name": "add", "arguments": {"a": 1}}',),
     "json list after words": ('I add.\n[\n {"name": "add", "arguments": {"a": 1}}\n]',),
     "json in a fence after words": ('I add.\n```json\n{"name": "add", "arguments": {}}\n```',),
+    "own format": ('{"command": "add", "args": {"a": 1}}',),
+    "own format, without arguments": ('{"command": "add"}',),
+    "own format, in a list": ('[{"command": "add", "command_args": {"a": 1}}]',),
+    "own format after words": (
+        'I add.\n```json\n{"thought": "t", "command": "add", "command_args": {"a": 1}}\n```',
+    ),
+    "own format, before words": ('{"command": "add", "command_args": {"a": 1}}\nDone.',),
+    "json, two after words": (
+        'I add.\n{"name": "add", "arguments": {}}\n{"name": "sub", "arguments": {}}'
+        '\n{"name": "add", "arguments": {}}\n',
+    ),
+    "json with more keys, alone": ('{"tool": "add", "input": {"a": 1}, "at": "12:00"}',),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
 }
 
@@ -131,6 +143,22 @@ WORDS: Cases = {
     "json in a line": ('As in the call {"name": "add", "arguments": {"a": 1}} of yesterday.',),
     "json without arguments": ('I have two:\n{"name": "add", "kind": "tool"}',),
     "json of others": ('So:\n```json\n{"name": "search", "arguments": {"a": 1}}\n```',),
+    "json of a server": ('{"mcpServers": {}}\n{"command": "uvx", "args": ["add"]}',),
+    "a server in own format": ('{"name": "add", "command": "uvx", "args": ["--all"]}',),
+    "a definition": (
+        '```json\n{"name": "add", "description": "Adds.", "parameters": {"type": "object"}}\n```',
+    ),
+    "definitions of OpenAI": (
+        '[{"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}]',
+    ),
+    "a definition after words": (
+        'I have:\n```json\n{"name": "add", "description": "Adds.", "parameters": {}}\n```',
+    ),
+    "a log": ('It did:\n```json\n{"tool": "add", "input": {"a": 1}, "at": "12:00"}\n```',),
+    "a report": ('Report:\n{"function": "add", "args": {"a": 1}, "seconds": 3}\nend',),
+    "an example": (
+        'Call it so:\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nThe result is 1.',
+    ),
     "types": ("It returns a List<ToolCall> or Map<FunctionCall>.\n<ToolCall>\nshows one.",),
     "code span": ("Hermes wraps calls (`<tool_call>...</tool_call>`).",),
     "action": ("Action: add the numbers.\nInput: none.",),
