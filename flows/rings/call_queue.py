@@ -97,7 +97,9 @@ def fault_of(observation: Any) -> str | None:
     if not isinstance(observation, Mapping):
         return None
     for key, (fault, others) in _FAULTS.items():
-        if {key} <= observation.keys() <= {key, *others}:
+        words = observation.get(key)
+        # A command may itself return such a key, with another value if all is well.
+        if words and isinstance(words, str) and observation.keys() <= {key, *others}:
             return fault
     return None
 

@@ -314,7 +314,8 @@ def test_a_finish_behind_a_refused_call_or_one_in_doubt_is_refused() -> None:
     ):
         [refused] = refuse_finish([finish], [Turn(call(0), observation)])
         assert f"the call of 'add' {fault};" in refused["error"]
-    for result in ({"error": "x", "found": 3}, {}, "error", 3):
+    results = ({"error": "x", "found": 3}, {}, "error", 3, {"error": None}, {"error": ""})
+    for result in (*results, {"error": False}, {"refused": []}, {"in_doubt": 0}):
         assert refuse_finish([finish], [Turn(call(0), result)]) == [finish]
 
 
