@@ -319,6 +319,13 @@ def test_a_finish_behind_a_refused_call_or_one_in_doubt_is_refused() -> None:
         assert refuse_finish([finish], [Turn(call(0), result)]) == [finish]
 
 
+def test_a_finish_behind_a_finish_with_wrong_arguments_ends_the_run() -> None:
+    played = play_through(flow([call(0, "finish", wrong=1), call(1, "finish", answer="ok")]))
+    assert played.end is not None and played.end.answer == "ok"
+    [refused] = played.turns
+    assert refused.command is not None and refused.command.name == "finish"
+
+
 def test_code_that_decided_on_finish_behind_other_calls_ends_its_run() -> None:
     made = ControllerExecutorFlow(
         controller=Replies([[call(0, "tells"), call(1, "finish", answer=1)]]),
