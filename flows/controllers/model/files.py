@@ -109,15 +109,17 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
     def filled(message: ChatMessage) -> ChatMessage:
         if not isinstance(message, UserMessage) or not message.files:
             return message
-        text, moved, files = message.text, 0, list[AttachedFile]()
+        text, repeated, moved, files = message.text, message.repeated, 0, list[AttachedFile]()
         for each in message.files:
             file = _read(each, kept, submitted, context)
             at = each.at + moved
             if file is None:
                 text, moved = f"{text[:at]}{HIDDEN}{text[at:]}", moved + len(HIDDEN)
+                if repeated is not None and at <= repeated:
+                    repeated += len(HIDDEN)
             else:
                 files.append(replace(each, file=file, at=at))
-        return replace(message, text=text, files=tuple(files))
+        return replace(message, text=text, repeated=repeated, files=tuple(files))
 
     return [filled(message) for message in messages]
 

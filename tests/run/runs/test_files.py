@@ -346,6 +346,17 @@ def test_a_file_that_is_left_out_moves_those_behind_it() -> None:
     assert "1.png: image/png, " in whole.text and whole.text.count("not shown") == 1
 
 
+def test_a_file_that_is_left_out_moves_the_end_of_the_repeated_text() -> None:
+    kept = {f"{n}.png": File(f"{n}.png", PNG) for n in range(3)}
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    del kept["1.png"]
+    first = message_with("a", references)
+    whole = replace(first, text=f"{first.text}\n\npassing", repeated=len(first.text))
+    [message] = loaded([whole], RoundContext("g", attached=kept))
+    assert isinstance(message, UserMessage) and message.repeated is not None
+    assert message.text[message.repeated :] == "\n\npassing"
+
+
 def test_merged_messages_keep_each_file_behind_its_line() -> None:
     first, second = (File(f"{n}.png", picture(100, n)).reference for n in (1, 2))
     [whole] = merged([message_with("a", [first]), UserMessage("b"), message_with("c", [second])])
