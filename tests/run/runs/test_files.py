@@ -38,7 +38,7 @@ from perdure import (
 )
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import UserMessage
-from perdure.flows.controllers.model.files import loaded, message_with
+from perdure.flows.controllers.model.files import MOST_READ, loaded, message_with
 from perdure.flows.controllers.model.messages import bytes_of, group_messages, merged
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.testing import FakeModel
@@ -333,6 +333,14 @@ def test_a_text_file_counts_as_far_as_it_is_shown() -> None:
     context = RoundContext("g", files=tuple(references[:3]), attached=kept)
     [message] = loaded([message_with("Look.", references)], context)
     assert isinstance(message, UserMessage) and len(message.files) == 4
+
+
+def test_text_files_are_read_up_to_a_limit_of_their_own() -> None:
+    kept = {f"{n}.txt": File(f"{n}.txt", b"x" * 8_000_000) for n in range(9)}
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    [message] = loaded([message_with("Look.", references)], RoundContext("g", attached=kept))
+    assert isinstance(message, UserMessage)
+    assert 8_000_000 * len(message.files) <= MOST_READ < 8_000_000 * (len(message.files) + 1)
 
 
 def test_a_file_that_is_left_out_moves_those_behind_it() -> None:
