@@ -126,8 +126,7 @@ CALLS: Cases = {
     ),
     "own format, before words": ('{"command": "add", "command_args": {"a": 1}}\nDone.',),
     "json, two after words": (
-        'I add.\n{"name": "add", "arguments": {}}\n{"name": "sub", "arguments": {}}'
-        '\n{"name": "add", "arguments": {}}\n',
+        'I add.\n{"name": "sub", "args": {}}\n{"name": "add", "args": {}}\n',
     ),
     "json with more keys, alone": ('{"tool": "add", "input": {"a": 1}, "at": "12:00"}',),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
