@@ -48,6 +48,7 @@ class OddService:
         page: its answer to a request for a page of the list; None: as ``tools`` says.
         next_cursor: the cursor of each of its lists.
         pongs: whether it answers a ping.
+        has_moved: whether it redirects each request to another path.
         lost: its answer with a session that it does not know.
         asked: the methods, in order.
         sessions: ids of the sessions that it knows.
@@ -58,6 +59,7 @@ class OddService:
     page: Callable[[dict[str, Any]], Answer | None] | None = None
     next_cursor: str | None = None
     pongs: bool = True
+    has_moved: bool = False
     lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
     asked: list[str] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
@@ -102,6 +104,12 @@ def odd_service() -> Iterator[OddService]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            if service.has_moved and self.path == "/mcp":
+                self.send_response(307)
+                self.send_header("Location", "/mcp/")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             answer = service.answer_to(asked, self.headers.get("Mcp-Session-Id", ""))
             if answer is None:
                 service.ending.wait()

@@ -360,7 +360,7 @@ class McpSession:
         last = served[-1] if served else None
         kind = RetryableError if is_undone(served) else OutcomeUnknown
         if last is not None and last.failed:
-            why = self._secrets.cleaned(last.text)
+            why = last.text
             fault = self._judged_status(error, last, kind, what, why)
             if fault is not None:
                 return fault
