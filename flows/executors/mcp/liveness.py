@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perdure.flows.executors.mcp.transports import McpTransport, requests
+from perdure.flows.executors.mcp.transports import BUSY, McpTransport, requests
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -66,10 +66,19 @@ class Ping:
             async with asyncio.timeout(PING_SECONDS):
                 await client.session.send_request(PingRequest(), EmptyResult)
         except MCPError as error:
-            # An error is an answer: later versions of the protocol have no ping.
-            if error.message.startswith(BROKEN) or any(each.failed for each in served):
+            if error.message.startswith(BROKEN) or not all(map(_is_pong, served)):
                 self._retire()
         except Exception as error:
             reason = type(error).__name__
             logger.warning("%s: no answer to a ping (%s); opens a new session", self._what, reason)
             self._end()
+
+
+def _is_pong(outcome: McpTransport) -> bool:
+    """Return whether the response to a ping shows that the MCP server still knows the session.
+
+    A busy server does not look at the session. Later versions of the protocol have no sessions and
+    no ping, so any JSON-RPC error is an answer.
+    """
+    is_error = outcome.is_answer and not outcome.has_session
+    return not outcome.failed or outcome.status in BUSY or is_error

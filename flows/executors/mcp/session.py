@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 logger = logging.getLogger("perdure.mcp")
+#: Seconds after which a list is read again because one of its pages could not be read.
+LIST_SECONDS = 10.0
 
 
 class McpSession:
@@ -69,6 +72,7 @@ class McpSession:
         self._invalid_tools: dict[str, str] = {}
         self._is_list_old = False
         self._list_fault: str | None = None
+        self._list_due = math.inf
         self._listing = asyncio.Lock()
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._calls = 0
@@ -103,7 +107,7 @@ class McpSession:
         """Return the server's declaration of a tool.
 
         This waits until the server has listed its tools. The list is read again if the server has
-        reported a change, or if the tool is not in it.
+        reported a change, if a page of it could not be read, or if the tool is not in it.
 
         Args:
             is_old: Whether to read the list again in any case.
@@ -115,7 +119,8 @@ class McpSession:
         """
         client = await self._opened()
         async with self._listing:
-            if is_old or self._is_list_old or name not in self._tools:
+            is_due = asyncio.get_running_loop().time() >= self._list_due
+            if is_old or is_due or self._is_list_old or name not in self._tools:
                 await self._list_again(client)
         if name in self._tools:
             return self._tools[name]
@@ -137,6 +142,8 @@ class McpSession:
         self._list_fault = None if fault is None else self._cleaned(fault)
         # A page that cannot be read may list the tools that it listed before.
         self._tools = tools if fault is None else {**self._tools, **tools}
+        now = asyncio.get_running_loop().time()
+        self._list_due = math.inf if fault is None else now + LIST_SECONDS
         if fault is not None:
             logger.warning(
                 "%s: a page of its tools cannot be read: %s", self.what, self._list_fault
@@ -180,10 +187,9 @@ class McpSession:
             OutcomeUnknown: The server ended or took too long, and the call may have had its effect.
             FatalError: The server refuses the credentials.
         """
-        client = await self._opened()
-        self._calls += 1
+        self._calls += 1  # A session that is retired meanwhile goes on until the call has ended.
         try:
-            return await self._call(client, name, arguments, seconds)
+            return await self._call(await self._opened(), name, arguments, seconds)
         finally:
             self._calls -= 1
             if self._is_retired:
@@ -227,7 +233,7 @@ class McpSession:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     async def _check_session(self, client: Client, served: list[McpTransport]) -> None:
-        """Find out by a ping whether status 400 means that the server has lost the session."""
+        """Find out by a ping whether a status means that the server has lost the session."""
         if served and served[-1].may_be_lost and not self.ended:
             self.ping.send(client)
             await self.ping.settle()
@@ -271,7 +277,7 @@ class McpSession:
             await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ready.cancel()
-        if self._client is None or self._life.done():
+        if self._client is None or self._is_closed:
             raise self._fault or self._lost("it ended")
         return self._client
 
@@ -295,6 +301,8 @@ class McpSession:
                     streams, client_info=Implementation(name="perdure", version="1")
                 ) as client:
                     self._version = client.protocol_version
+                    # The library would list the tools after a call, and raise that list's error.
+                    client.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
                     await self._read_list(client)
                     patience.reschedule(None)
                     self._client = client
@@ -422,3 +430,7 @@ class McpSession:
         """Return an error's text without secrets (``text_of_server``)."""
         data = self._secrets.cleaned(getattr(error, "data", None))
         return error_text(self._secrets.cleaned(text_of_server(error, data)))
+
+
+async def _accept_result(name: str, result: Any) -> None:
+    """Accept every result. Schemas of results were removed from the list of tools anyway."""

@@ -87,12 +87,15 @@ class McpTransport:
     @property
     def is_lost(self) -> bool:
         """Whether the MCP server does not know the session of the request."""
-        return self.has_session and self.status in (404, 410)
+        return self.has_session and self.status in (404, 410) and not self.is_answer
 
     @property
     def may_be_lost(self) -> bool:
-        """Whether the MCP server may not know the session. Status 400 may have other reasons."""
-        return self.has_session and self.status == 400
+        """Whether the MCP server may not know the session.
+
+        Status 400 may have other reasons, and a JSON-RPC error may be the tool's own.
+        """
+        return self.has_session and self.status in (400, 404, 410) and not self.is_lost
 
     @property
     def text(self) -> str:
