@@ -22,7 +22,7 @@ from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
 from perdure.flows.executors.mcp.liveness import BROKEN, Ping
 from perdure.flows.executors.mcp.odd_messages import error_without_request
-from perdure.flows.executors.mcp.odd_results import repair_result
+from perdure.flows.executors.mcp.odd_results import repair_result, unknown_result
 from perdure.flows.executors.mcp.results import (
     Tool,
     ToolFailed,
@@ -223,12 +223,16 @@ class McpSession:
         if not is_answered or asking.cancelled():
             raise self._lost("it ended before it answered", OutcomeUnknown)
         error = asking.exception()
-        if error is not None:
+        if error is None:
+            result = asking.result()
+        elif (unknown := unknown_result(error, self._secrets.cleaned)) is not None:
+            result = unknown
+        else:
             await self._check_session(client, served)
             # The cause is suppressed, because it may contain a secret and would be logged.
             raise self._judged(error, served, what, seconds) from None
         try:
-            return self._secrets.cleaned(observation_of(asking.result(), f"{what} of {self.what}"))
+            return self._secrets.cleaned(observation_of(result, f"{what} of {self.what}"))
         except ToolFailed as failed:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
@@ -254,7 +258,7 @@ class McpSession:
             logger.warning("%s reports an error without a request: %s", self.what, text)
         if self._version is None:
             return
-        repair_result(message, self._version)
+        repair_result(message, self._version, self._secrets.cleaned)
         for tool, fault in drop_invalid_tools(message, self._version).items():
             self._invalid_tools[tool] = self._secrets.cleaned(fault)
             logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)

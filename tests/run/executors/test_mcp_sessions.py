@@ -133,6 +133,13 @@ def test_a_result_that_does_not_fit_the_tools_own_schema_is_the_result(
         assert command.carry_out({}, context) == told
 
 
+def test_a_result_without_any_field_of_the_protocol_is_the_result(context: RoundContext) -> None:
+    with odd_service() as service:
+        for odd, told in (({"order": 7}, '{"order": 7}'), ({}, "")):
+            service.answer = lambda asked, odd=odd: Answer({"result": odd})  # type: ignore[misc]
+            assert tool_of(service).carry_out({}, context) == told
+
+
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
     context: RoundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
