@@ -20,7 +20,7 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
-from perdure.flows.executors.mcp.liveness import BROKEN, Ping
+from perdure.flows.executors.mcp.liveness import Ping, is_unread
 from perdure.flows.executors.mcp.odd_messages import error_without_request
 from perdure.flows.executors.mcp.odd_results import repair_result, unknown_result
 from perdure.flows.executors.mcp.results import (
@@ -34,6 +34,7 @@ from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import (
     BUSY,
     DENIED,
+    GATEWAY,
     LATER,
     McpTransport,
     ProgramOutput,
@@ -383,8 +384,11 @@ class McpSession:
             why = self._cleaned(error)
         if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
-        is_broken = isinstance(error, MCPError) and error.message.startswith(BROKEN)
-        if is_answer and not self._is_closed and not (is_broken and self._server.url is not None):
+        if (
+            is_answer
+            and not self._is_closed
+            and not (is_unread(error) and self._server.url is not None)
+        ):
             return ToolFailed(f"{what}: {why}")
         # The service may have restarted, and no longer know this session.
         if self._client is not None and not self.ended:
@@ -420,7 +424,7 @@ class McpSession:
         if last.is_lost or (last.may_be_lost and self.ended):
             self._retire()
             return self._lost(why, kind)
-        if last.is_answer:
+        if last.is_answer and last.status not in GATEWAY:
             return ToolFailed(f"{what}: {self._cleaned(error)}")
         if is_undone and last.status < 500 and last.status not in LATER:
             return ToolFailed(f"{what}: {why}")

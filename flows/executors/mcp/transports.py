@@ -107,6 +107,8 @@ class McpTransport:
 
 #: HTTP statuses for refused credentials, and for a server that is busy.
 DENIED, BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
+#: HTTP statuses of a gateway that got no answer from the server. Its body may be JSON-RPC.
+GATEWAY = frozenset({502, 504})
 #: HTTP statuses of an endpoint that is not there, and of a request that did not arrive in time.
 LATER = frozenset({404, 408})
 
