@@ -205,12 +205,15 @@ def _texts_beside(structured: Any, texts: list[str]) -> list[str]:
         _collect(structured, values)
     except RecursionError:
         return others
-    return [text for text in others if values.isdisjoint(_keys_of(text))]
+    return [text for text in others if not _is_in(values, text)]
 
 
-def _is_json_of(text: str, value: Any) -> bool:
+def _is_json_of(text: str, structured: Any) -> bool:
+    """Return whether a text is the JSON of structured content, which is an object."""
+    if not text.lstrip().startswith("{"):
+        return False
     with suppress(ValueError, RecursionError):
-        return bool(json.loads(text) == value)
+        return bool(json.loads(text) == structured)
     return False
 
 
@@ -227,12 +230,13 @@ def _collect(value: Any, values: set[Any]) -> Hashable:
     return key
 
 
-def _keys_of(text: str) -> set[Hashable]:
-    """Return a text, and the value that the text has if it is JSON, as ``_collect`` has them."""
-    keys: set[Hashable] = {text, text.strip()}
+def _is_in(values: set[Any], text: str) -> bool:
+    """Return whether values of ``_collect`` have a text, or the value that it has if it is JSON."""
+    if text in values or text.strip() in values:
+        return True
     with suppress(ValueError, RecursionError):
-        keys.add(_collect(json.loads(text), set()))
-    return keys
+        return _collect(json.loads(text), set()) in values
+    return False
 
 
 def _text_of_error(texts: list[str], structured: Any, sent: list[str], what: str) -> str:

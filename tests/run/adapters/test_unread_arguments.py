@@ -1,5 +1,5 @@
-"""Calls of OpenAI agents with arguments that are no JSON object: the tool's own rule decides whether
-a person is asked.
+"""Calls of OpenAI agents with arguments that are no JSON object: the tool's own rule decides
+whether a person is asked.
 """
 
 from __future__ import annotations
