@@ -121,7 +121,7 @@ async def run_agent(
         while result.interruptions:
             state = result.to_state()
             for item in result.interruptions:
-                refusal = await _refusal(steps, item)
+                refusal = await copies.refusal(item)
                 if refusal is None:
                     state.approve(item)
                 else:
@@ -203,6 +203,9 @@ class _Stepping:
         self._model_provider = model_provider
         #: Agents and their copies. Both are kept alive, since they are known by their ids.
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+        #: For each agent (by id) and tool: whether a call needs approval, as far as it is known
+        #: without the tool's own function.
+        self._is_asked: dict[tuple[int, str], Callable[[AgentCall], bool | None]] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:
         """Return a run configuration with models in steps. Its tracing is switched off.
@@ -328,17 +331,43 @@ class _Stepping:
             step: the name of the tool's steps.
         """
 
-        async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:
-            call = _agent_call(tool.name, args, agent, call_id)
+        rule: Any = tool.needs_approval
+
+        def is_asked(call: AgentCall) -> bool | None:
             compared = call.compared(self._steps, step[:90], call.args)
-            is_asked = is_asked_first(self._steps, call, step[:90], compared)
-            if is_asked is not None:
-                return is_asked
-            rule: Any = tool.needs_approval
-            needed = rule(context, args, call_id) if callable(rule) else rule
+            is_first = is_asked_first(self._steps, call, step[:90], compared)
+            return bool(rule) if is_first is None and not callable(rule) else is_first
+
+        async def is_needed(context: Any, args: dict[str, Any], call_id: str) -> bool:
+            is_known = is_asked(_agent_call(tool.name, args, agent, call_id))
+            if is_known is not None:
+                return is_known
+            needed = rule(context, args, call_id)
             return bool(await needed if inspect.isawaitable(needed) else needed)
 
+        self._is_asked[id(agent), tool.name] = is_asked
         return is_needed
+
+    async def refusal(self, item: Any) -> str | None:
+        """Ask a person about a tool call. Return the refusal for the model.
+
+        The SDK wants approval for each call whose arguments are no JSON object, also if the tool's
+        rule is ``False``. A person is not asked about such a call.
+
+        Returns:
+            None if the person approved the call, or if the tool needs no approval.
+        """
+        raw = item.raw_item
+        call = _agent_call(raw.name, raw.arguments, item.agent, getattr(raw, "call_id", None) or "")
+        [agent, _] = self._made.get(id(item.agent), (item.agent, None))
+        is_function = getattr(raw, "type", "") == "function_call"  # not a hosted server's tool
+        is_asked = self._is_asked.get((id(agent), raw.name)) if is_function else None
+        if is_asked is not None and is_asked(call) is False:
+            return None
+        decided = await decision(self._steps, call)
+        if isinstance(decided, Approved):
+            return None
+        return decided.words or "A person refused this call."
 
     async def _call(
         self, body: Callable[[], Any], tool: str, args: Mapping[str, Any], compared: Any
@@ -370,17 +399,3 @@ class _Stepping:
 
 def _agent_call(tool: str, args: Any, agent: Agent[Any], call_id: str) -> AgentCall:
     return AgentCall(tool, arguments(args), agent_call_id(agent, call_id), fixed=True)
-
-
-async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
-    """Ask a person about a tool call. Return the refusal for the model.
-
-    Returns:
-        None if the person approved the call.
-    """
-    call = item.raw_item
-    id_ = getattr(call, "call_id", None) or ""
-    decided = await decision(steps, _agent_call(call.name, call.arguments, item.agent, id_))
-    if isinstance(decided, Approved):
-        return None
-    return decided.words or "A person refused this call."

@@ -97,7 +97,9 @@ def fault_of(observation: Any) -> str | None:
     if not isinstance(observation, Mapping):
         return None
     for key, (fault, others) in _FAULTS.items():
-        if {key} <= observation.keys() <= {key, *others}:
+        words = observation.get(key)
+        # A command may itself return such a key, with another value if all is well.
+        if words and isinstance(words, str) and observation.keys() <= {key, *others}:
             return fault
     return None
 
@@ -116,9 +118,12 @@ def refuse_finish(
     faults = ((turn.command, fault_of(turn.observation)) for turn in earlier)
     why = next((f"{_title(call)} {fault}" for call, fault in faults if fault is not None), None)
     for place, data in enumerate(waiting):
+        is_finish = data.get("name") == "finish"
         if "error" in data:
-            why = why or f"{_title(command_of(data))} cannot be carried out"
-        elif data["name"] == "finish":
+            # Of two calls of finish, the second corrects the first.
+            if not is_finish:
+                why = why or f"{_title(command_of(data))} cannot be carried out"
+        elif is_finish:
             if why is None:
                 break
             error = f"the run has not ended, because {why}; read its result, {_AGAIN}"

@@ -97,14 +97,16 @@ def _settle_command(
     command = decided_by(context.committed)
     result = values.pop("observation", None)
     waiting = context.committed.get("_waiting")
-    if waiting and flow.tells_errors and fault_of(result) is not None:
-        values["_waiting"] = list(refuse_finish(waiting, (Turn(command, result),)))
     observation, artifacts = bounded(
         result,
         flow.max_result,
         f"{context.step}-{command.name}",
         context.run_id if context.committed.get(ONLY) else "",
     )
+    # Of an observation that was cut, ``continue_reply`` cannot tell the fault. Any other may become
+    # a good result by the nodes that follow.
+    if artifacts and waiting and flow.tells_errors and fault_of(result) is not None:
+        values["_waiting"] = list(refuse_finish(waiting, (Turn(command, result),)))
     outcome = CircularFlow.settle(flow, place, context, values)
     bare = replace(command, extras={}) if command.extras else command
     # Nodes that may change the observation follow in this cycle.

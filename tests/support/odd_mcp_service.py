@@ -47,7 +47,8 @@ class OddService:
         tools: the tools that it lists.
         page: its answer to a request for a page of the list; None: as ``tools`` says.
         next_cursor: the cursor of each of its lists.
-        pongs: whether it answers a ping.
+        pong: its answer to a ping; None: nothing, before the test ends.
+        has_moved: whether it redirects each request to another path.
         lost: its answer with a session that it does not know.
         asked: the methods, in order.
         sessions: ids of the sessions that it knows.
@@ -57,7 +58,8 @@ class OddService:
     tools: list[Any] = field(default_factory=lambda: [TOOL])
     page: Callable[[dict[str, Any]], Answer | None] | None = None
     next_cursor: str | None = None
-    pongs: bool = True
+    pong: Answer | None = field(default_factory=lambda: Answer({"result": {}}))
+    has_moved: bool = False
     lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
     asked: list[str] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
@@ -90,7 +92,7 @@ class OddService:
             more = {} if self.next_cursor is None else {"nextCursor": self.next_cursor}
             return Answer({"result": {"tools": self.tools, **more}})
         if method == "ping":
-            return Answer({"result": {}}) if self.pongs else None
+            return self.pong
         return self.answer(asked)
 
 
@@ -102,6 +104,12 @@ def odd_service() -> Iterator[OddService]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            if service.has_moved and self.path == "/mcp":
+                self.send_response(307)
+                self.send_header("Location", "/mcp/")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             answer = service.answer_to(asked, self.headers.get("Mcp-Session-Id", ""))
             if answer is None:
                 service.ending.wait()

@@ -197,8 +197,8 @@ class ModelController(Controller):
         policy = self.settings.words
         if policy == "answer" and not can_end(context):
             policy = "ask"
-        is_answer = tools and policy != "ask" and is_in_words(reply, names)
-        if is_answer and len(reply.text) <= MAX_LENGTH:
+        is_short = len(reply.text) <= MAX_LENGTH
+        if tools and policy != "ask" and is_short and is_in_words(reply, names):
             return decided(policy, reply, beside(reply), context)
         decisions = decisions_of(reply, names, tools)
         if len(decisions) > 1:

@@ -115,11 +115,16 @@ def failed(
     if isinstance(error, exceptions.ModelConnectionError | OSError):
         return _translate_connection_error(error, text, model)
     if isinstance(error, exceptions.ModelRequestRejectedError | exceptions.ModelQuotaExceededError):
-        has_quota = not isinstance(error, exceptions.ModelQuotaExceededError)
+        is_gone = isinstance(
+            error,
+            exceptions.ModelQuotaExceededError
+            | exceptions.ModelAuthenticationError
+            | exceptions.ModelNotFoundError,
+        )
         return ModelFailed(
             FatalError(f"model {model} refuses the request: {text}"),
             billed=is_event and has_content,
-            kind="rejected" if has_quota else "gone",
+            kind="gone" if is_gone else "rejected",
         )
     if isinstance(error, exceptions.UserError | ImportError):
         return ModelFailed(FatalError(f"model {model} cannot be used: {text}"), billed=False)
@@ -198,9 +203,9 @@ def error_of_event(event: Mapping[str, Any], model: str) -> ModelAPIError:
     """Return the error for an event by which the model's server ends its reply."""
     from pydantic_ai import exceptions
 
-    code = event.get("code")
-    if isinstance(code, int) and 400 <= code < 600:
-        return exceptions.ModelHTTPError(code, model, dict(event), in_stream=True)
+    code = str(event.get("code"))
+    if re.fullmatch("[45][0-9][0-9]", code):
+        return exceptions.ModelHTTPError(int(code), model, dict(event), in_stream=True)
     text = str(event.get("message") or event)
     return exceptions.ModelAPIError(model, text, in_stream=True)
 
@@ -345,14 +350,18 @@ LENGTH = 1_000
 
 
 def refusal_of(error: BaseException, secrets: Iterable[str]) -> str:
-    """Return the provider's words if its error status says that its filter blocked the request.
+    """Return the provider's words if its error says that its filter blocked the request.
+
+    The error is a status or an event of a stream.
 
     Returns:
         An empty text for any other error.
     """
     content = _read(getattr(error, "body", None))
     body = content.get("error", content) if isinstance(content, dict) else None
-    if not isinstance(body, dict) or getattr(error, "status_code", None) not in (400, 403):
+    status = getattr(error, "status_code", None)
+    is_event = status is None and getattr(error, "in_stream", False)
+    if not isinstance(body, dict) or not (is_event or status in (400, 403)):
         return ""
     inner = body.get("innererror")
     codes = {str(each.get(key)) for each in (body, inner) if isinstance(each, dict) for key in KEYS}

@@ -18,6 +18,8 @@ from perdure.flows.rounds.context import RoundContext
 #: Maximum bytes and number of the files in one request. Providers take requests of 20 to 50 MB, and
 #: base64 takes a third more than the bytes.
 MOST_SHOWN, MOST_FILES_SHOWN = 16 * 1024 * 1024, 50
+#: Maximum bytes that are read for one request. Of a text file, most are not shown.
+MOST_READ = 2 * MOST_SHOWN
 #: Estimated tokens of a picture: providers scale it down to about this.
 PICTURE_TOKENS = 1_600
 #: Estimated bytes of a PDF for each token: a page of text with 50 KB costs about 2,000.
@@ -109,15 +111,17 @@ def loaded(messages: Sequence[ChatMessage], context: RoundContext) -> Sequence[C
     def filled(message: ChatMessage) -> ChatMessage:
         if not isinstance(message, UserMessage) or not message.files:
             return message
-        text, moved, files = message.text, 0, list[AttachedFile]()
+        text, repeated, moved, files = message.text, message.repeated, 0, list[AttachedFile]()
         for each in message.files:
             file = _read(each, kept, submitted, context)
             at = each.at + moved
             if file is None:
                 text, moved = f"{text[:at]}{HIDDEN}{text[at:]}", moved + len(HIDDEN)
+                if repeated is not None and at <= repeated:
+                    repeated += len(HIDDEN)
             else:
                 files.append(replace(each, file=file, at=at))
-        return replace(message, text=text, files=tuple(files))
+        return replace(message, text=text, repeated=repeated, files=tuple(files))
 
     return [filled(message) for message in messages]
 
@@ -126,7 +130,7 @@ def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
     """Return the names of the files that are sent with a request.
 
     Submitted files are chosen first, then the newest others. The first file that would exceed
-    ``MOST_SHOWN`` bytes or ``MOST_FILES_SHOWN`` files ends the choice.
+    ``MOST_SHOWN``, ``MOST_READ`` or ``MOST_FILES_SHOWN`` ends the choice.
 
     Args:
         submitted: The names of the submitted files.
@@ -140,11 +144,12 @@ def _fitting(messages: Sequence[ChatMessage], submitted: set[str]) -> set[str]:
     ]
     newest_first = references[::-1]
     names: set[str] = set()
-    size = 0
+    size = read = 0
     for each in sorted(newest_first, key=lambda each: each.name not in submitted):
         is_text = form_of(each.media_type) == "text"
         size += min(each.bytes, MOST_BYTES_OF_A_TEXT) if is_text else each.bytes
-        if size > MOST_SHOWN or len(names) >= MOST_FILES_SHOWN:
+        read += each.bytes
+        if size > MOST_SHOWN or read > MOST_READ or len(names) >= MOST_FILES_SHOWN:
             break
         names.add(each.name)
     return names

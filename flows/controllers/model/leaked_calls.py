@@ -18,8 +18,12 @@ from perdure.flows.controllers.model.thoughts import is_quoted
 _TAGS = "tool[_\u2581]?(?:calls?|uses?)|function_?calls?"
 #: The beginnings of calls in the formats of models.
 _MARKS = (
-    # Hermes and Qwen, Kimi, DeepSeek, GLM, MiniMax, Granite, Gemma, Nemotron, LFM
-    rf"(?<!\w)<[|\uff5c]?/?(?:\w+[:_])?(?:{_TAGS}|{_TAGS.upper()})[\w\u2581]*[|\uff5c]?>",
+    # Hermes and Qwen, Kimi, DeepSeek, GLM, MiniMax, Granite, Gemma, Nemotron, LFM. The parts of the
+    # name are short, so that the search takes time linear in the length of the text.
+    (
+        rf"(?<!\w)<[|\uff5c]?/?(?:\w{{1,40}}[:_])?(?:{_TAGS}|{_TAGS.upper()})"
+        r"[\w\u2581]{0,60}[|\uff5c]?>"
+    ),
     r"<(?:\w+:)?function=[\w.-]+",  # Llama
     r"<(?:\w+:)?invoke\s+name=",  # Claude, MiniMax, Step
     r"<\uff5cDSML\uff5c",  # DeepSeek
@@ -44,22 +48,27 @@ _NAMED_MARK = re.compile(
 _JSON = re.compile(r"^[ \t]*(?=\{\s*\"|\[\s*\{\s*\")", re.MULTILINE)
 #: Maximum beginnings of JSON that are read. Each may take the time to read the rest of the text.
 MOST_READ = 100
+#: The possible beginning of a reply before its first JSON, and its possible end after the last.
+_LEAD, _END = re.compile(r"\s*(?:```\w*\s*)?"), re.compile(r"[\s`]*")
 #: A whole reply in a fence of three backticks.
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 #: The beginning of an object in JSON.
 _COMMAND = re.compile(r"\{\s*\"\w+\"\s*:")
 #: A call as in Python, alone or in a list. The name is the group.
 _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w.-]*)\(.*\)\s*\]?", re.DOTALL)
-#: The keys of a call's name and arguments in JSON.
-_NAMES = ("name", "tool", "tool_name", "function", "function_name", "recipient_name")
-_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params")
+#: The keys of a call's name and arguments in JSON, and other keys of calls.
+_NAMES = ("name", "tool", "tool_name", "function", "function_name", "recipient_name", "command")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params", "command_args")
+_OTHERS = ("id", "call_id", "type", "thought")
 
 
-def is_leaked_call(text: str, names: Collection[str]) -> bool:
+def is_leaked_call(text: str, names: Collection[str], commands: bool = True) -> bool:
     """Return whether the text of a reply is or contains a tool call.
 
     Args:
         names: The names of the tools that were offered.
+        commands: Whether a command in the JSON format of flows counts as a call, too. Such a
+            command counts with any name if it is the whole text.
     """
     fenced = _FENCE.fullmatch(text.strip())
     body = fenced[1] if fenced else text.strip()
@@ -70,8 +79,10 @@ def is_leaked_call(text: str, names: Collection[str]) -> bool:
     called = [mark["functionary"] or mark["react"] for mark in _NAMED_MARK.finditer(text)]
     if python is not None:
         called.append(python[1])
-    return any(name in names for name in called) or any(
-        _is_call(value, names) for value in _values(text)
+    return (
+        any(name in names for name in called)
+        or _has_json_call(text, names, commands)
+        or (commands and _is_command(body, names))
     )
 
 
@@ -80,41 +91,73 @@ def _is_quoted(before: str) -> bool:
     return is_quoted(before) or before.rpartition("\n")[2].count("`") % 2 == 1
 
 
-def is_command(text: str) -> bool:
+def _is_command(body: str, names: Collection[str]) -> bool:
     """Return whether a text is a command in the JSON format and nothing else.
 
-    It may stand in a fence, and its end may be missing.
+    The end of the command may be missing.
     """
-    fenced = _FENCE.fullmatch(text.strip())
-    body = fenced[1] if fenced else text.strip()
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return _COMMAND.match(body) is not None and '"command_args"' in body
-    return isinstance(value, Mapping) and {"command", "command_args"} <= value.keys()
+    if not isinstance(value, Mapping) or "command" not in value:
+        return False
+    name = value["command"]
+    return "command_args" in value or (isinstance(name, str) and name in names)
 
 
-def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects that begin in a line of their own, also those of a list."""
+def _has_json_call(text: str, names: Collection[str], commands: bool) -> bool:
+    """Return whether a text begins or ends with a call in JSON.
+
+    Behind other words, a log or an example may look like a call. There a call counts only if
+    nothing follows it and it has no other keys than calls have.
+    """
+    last: tuple[list[Any], int] | None = None
+    for values, begin, end in _values(text):
+        is_first = last is None and _LEAD.fullmatch(text, 0, begin)
+        if is_first and any(_is_call(each, names, commands) for each in values):
+            return True
+        last = values, end
+    if last is None or not _END.fullmatch(text, last[1]):
+        return False
+    return any(_is_call(each, names, commands, has_call_keys_only=True) for each in last[0])
+
+
+def _values(text: str) -> Iterator[tuple[list[Any], int, int]]:
+    """Yield the JSON objects that begin in a line of their own, also those of a list.
+
+    Their begin and end in the text follow the objects.
+    """
     decoder, end = json.JSONDecoder(), 0
     for _ in range(MOST_READ):
-        begin = _JSON.search(text, end)
-        if begin is None:
+        found = _JSON.search(text, end)
+        if found is None:
             return
+        begin = found.end()
         try:
-            value, end = decoder.raw_decode(text, begin.end())
+            value, end = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
-            end = begin.end() + 1
+            end = begin + 1
         else:
-            yield from value if isinstance(value, list) else [value]
+            yield (value if isinstance(value, list) else [value]), begin, end
 
 
-def _is_call(value: Any, names: Collection[str]) -> bool:
-    if not isinstance(value, Mapping) or "command" in value:
+def _is_call(
+    value: Any, names: Collection[str], commands: bool, has_call_keys_only: bool = False
+) -> bool:
+    """Return whether a JSON value is a call of an offered tool. A tool's definition is none."""
+    if not isinstance(value, Mapping) or ("command" in value and not commands):
         return False
     if isinstance(value.get("function"), Mapping):
-        return _is_call(value["function"], names)
+        return _is_call(value["function"], names, commands, has_call_keys_only)
     if isinstance(value.get("tool_calls"), list):
-        return any(_is_call(each, names) for each in value["tool_calls"])
+        return any(
+            _is_call(each, names, commands, has_call_keys_only) for each in value["tool_calls"]
+        )
+    if {"description", "parameters"} <= value.keys():
+        return False
+    if has_call_keys_only and not value.keys() <= {*_NAMES, *_ARGUMENTS, *_OTHERS}:
+        return False
     named = any(isinstance(value.get(key), str) and value[key] in names for key in _NAMES)
-    return named and any(key in value for key in _ARGUMENTS)
+    # The arguments of a program are a list.
+    return named and any(key in value and not isinstance(value[key], list) for key in _ARGUMENTS)

@@ -15,7 +15,7 @@ from perdure.flows.commands.replies import MOST_CALLS, read_reply
 from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
 from perdure.flows.controllers.model.history_window import SUMMARY
-from perdure.flows.controllers.model.leaked_calls import is_command, is_leaked_call
+from perdure.flows.controllers.model.leaked_calls import is_leaked_call
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.answer_types import takes_text
 from perdure.flows.core.errors import BadReply
@@ -49,13 +49,12 @@ def is_in_words(reply: Reply, names: ToolNames) -> bool:
     """Return whether a reply is complete and only text. The commands were offered as tools.
 
     A text that is a command in the JSON format does not count as text. Neither does a call that the
-    server has left in the text. JSON within other text belongs to the text.
+    server has left in the text. Other JSON belongs to the text.
     """
     return (
         not reply.calls
         and reply.ended == "stop"
         and bool(reply.text.strip())
-        and not is_command(reply.text)
         and not is_leaked_call(reply.text, names.tools)
     )
 
@@ -216,7 +215,7 @@ def decisions_of(reply: Reply, names: ToolNames, tools: bool = False) -> list[Co
     if reply.ended not in WHOLE:
         excerpt = safe_text(repr(reply.text), EXCERPT_LENGTH)
         raise bad(BadReply(f"the reply {_cut(reply)}: {excerpt}; {ADVICE}"), extras)
-    is_leaked = is_leaked_call(reply.text, names.tools) or (tools and is_command(reply.text))
+    is_leaked = is_leaked_call(reply.text, names.tools, commands=tools)
     what = "has a call as text, so it calls no command" if is_leaked else "calls no command"
     uncalled = BadReply(
         f"the reply {what}: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"

@@ -13,14 +13,22 @@ from typing import Literal, NamedTuple
 
 #: The tags of most open models, and the default of the model library.
 THINK = ("<think>", "</think>")
-#: Names of tags that are also ordinary words, and whole tags of models. They count only at the
-#: beginning of a line. After other text, their end tag has to follow.
-_WORDS = ("thinking", "thought", "thoughts", "reasoning", "seed:think", "mm:think")
-_UPPER = ("THINK", "THINKING", "THOUGHT", "REASONING")
+#: Tags whose names are ordinary words, such as elements of an answer in XML. They count only before
+#: the first words of a reply, and an end tag without a start tag does not count.
+_WORDS = tuple(
+    (f"<{name}>", f"</{name}>")
+    for name in (
+        *("thinking", "thought", "thoughts", "reasoning"),
+        *("THINK", "THINKING", "THOUGHT", "REASONING"),
+    )
+)
 #: The tags of gpt-oss. Other models end their replies with the same end tag.
 _HARMONY = ("<|channel|>analysis<|message|>", "<|end|>")
+#: Tags that count only at the beginning of a line. After other text, their end tag has to follow.
 AT_START = (
-    *((f"<{name}>", f"</{name}>") for name in (*_WORDS, *_UPPER)),
+    *_WORDS,
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
     ("[THINK]", "[/THINK]"),  # Mistral
     ("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi
     ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere
@@ -35,7 +43,7 @@ _FINAL = re.compile(
 )
 _FINAL_END = re.compile(r"(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)+\s*\Z")
 #: A reply of gpt-oss whose server removed all tags.
-_BARE = re.compile(r"analysis(?=\S)(.*)assistantfinal(.*)", re.DOTALL)
+_BARE = re.compile(r"analysis(?=[^\W_])(.*)(?<![\s`\"'])assistantfinal(?![\s`.:])(.*)", re.DOTALL)
 #: A tag behind one of these characters is quoted, so it is text.
 _QUOTES = ("`", '"', "'", "\u2018", "\u201c")
 #: Maximum characters that wait for the end tag of a thought in the middle of a line.
@@ -61,7 +69,7 @@ class ThoughtSplitter:
 
     The reply comes in pieces that may end anywhere. A start tag counts at the beginning of a line.
     In the middle of a line it counts only if its end tag follows. It does not count in quotes or in
-    a code fence. For tags that are also ordinary words, see ``AT_START``.
+    a code fence. For the tags of other models, see ``AT_START``.
 
     Args:
         tags: The start tag and the end tag of the model's thoughts.
@@ -78,16 +86,20 @@ class ThoughtSplitter:
         self._held = ""
 
     def _first_start(self, rest: str) -> tuple[int, tuple[str, str]] | None:
-        """Return the first tag in ``rest`` that begins a thought.
+        """Return the first start tag in ``rest`` that may begin a thought.
 
-        A tag that is not the main one counts only at the beginning of a line.
+        A tag other than the main one counts only at the beginning of a line. If it is in
+        ``_WORDS``, it counts only at the beginning of the reply.
 
         Returns:
-            The tag's place in ``rest``, and the pair of start tag and end tag. None if no tag
-                begins a thought.
+            The tag's place in ``rest``, and the pair of start tag and end tag. None if no start tag
+                counts.
         """
+        first = -1 if self._said.strip() else len(rest) - len(rest.lstrip())
         for mark in self._start.finditer(rest):
             tags = self._starts[mark[0]]
+            if tags in _WORDS and tags != self._main and mark.start() != first:
+                continue
             if tags == self._main or _is_line_start(self._said + rest[: mark.start()]):
                 return mark.start(), tags
         return None
@@ -188,13 +200,13 @@ def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str
 def _unopened(words: str, tags: tuple[str, str], is_main: bool) -> int | None:
     """Return the place of the end tag of a thought that the prompt's template opened.
 
-    The reply has only this end tag, without a start tag. An end tag that is also an ordinary word
-    counts only at the end of its line.
+    The reply has only this end tag, without a start tag. The end of another model's tag in angle
+    brackets counts only at the end of its line.
 
     Returns:
         None if no end tag counts.
     """
-    if tags == _HARMONY:
+    if tags == _HARMONY or (tags in _WORDS and not is_main):
         return None
     place = words.rfind(tags[1])
     while place >= 0:

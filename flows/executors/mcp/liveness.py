@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perdure.flows.executors.mcp.transports import McpTransport, requests
+from perdure.flows.executors.mcp.transports import BUSY, McpTransport, requests
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -18,6 +18,8 @@ PING_SECONDS = 10.0
 #: The beginnings of errors by which the client library reports a broken connection. A tool may have
 #: an error with the same code.
 BROKEN = ("Connection closed", "SSE stream ")
+#: The beginnings of errors by which the library reports a response that is no JSON-RPC.
+UNREAD = ("server answered a request with 202", "Unexpected content type", "Failed to parse ")
 
 
 class Ping:
@@ -66,10 +68,37 @@ class Ping:
             async with asyncio.timeout(PING_SECONDS):
                 await client.session.send_request(PingRequest(), EmptyResult)
         except MCPError as error:
-            # An error is an answer: later versions of the protocol have no ping.
-            if error.message.startswith(BROKEN) or any(each.failed for each in served):
+            if error.message.startswith(BROKEN) or not all(map(_is_pong, served)):
                 self._retire()
         except Exception as error:
             reason = type(error).__name__
             logger.warning("%s: no answer to a ping (%s); opens a new session", self._what, reason)
             self._end()
+
+
+def is_unread(error: BaseException) -> bool:
+    """Return whether the client library reports that it has no readable response.
+
+    The response of an HTTP service may be broken off, or not be JSON-RPC. A response that exceeds a
+    limit of this package counts as read, because another attempt would exceed the limit again.
+    """
+    from mcp import MCPError
+    from mcp_types import INVALID_REQUEST, PARSE_ERROR
+
+    from perdure.flows.executors.mcp.bounds import COMPRESSED, TOO_LARGE
+
+    if not isinstance(error, MCPError):
+        return False
+    is_unread = error.code in (INVALID_REQUEST, PARSE_ERROR) and error.message.startswith(UNREAD)
+    is_limit = error.message.endswith((TOO_LARGE, COMPRESSED))
+    return error.message.startswith(BROKEN) or (is_unread and not is_limit)
+
+
+def _is_pong(outcome: McpTransport) -> bool:
+    """Return whether the response to a ping shows that the MCP server still knows the session.
+
+    A busy server does not look at the session. Later versions of the protocol have no sessions and
+    no ping, so any JSON-RPC error is an answer.
+    """
+    is_error = outcome.is_answer and not outcome.has_session
+    return not outcome.failed or outcome.status in BUSY or is_error

@@ -7,38 +7,80 @@ failed although the tool may have acted, and a model might repeat it.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from perdure.flows.core.summaries import safe_text
 
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
 #: Fields by which the result of a tool call is recognized.
 _FIELDS = frozenset({"content", "structuredContent", "isError"})
+#: Fields that say nothing about what a tool returned.
+_ENVELOPE = frozenset({"_meta", "resultType"})
 #: Maximum characters of each text in an invalid part. It may be the data of a picture.
 PART_CHARACTERS = 2000
 
 
-def repair_result(message: Any, version: str) -> None:
+def repair_result(message: Any, version: str, cleaned: Callable[[Any], Any]) -> None:
     """Turn the invalid parts of a tool call's result into texts, and leave the valid parts alone.
+
+    An invalid ``isError`` counts as the truth value of its JSON.
 
     Args:
         message: A message of the server. Other messages are left as they are.
         version: The version of the protocol.
+        cleaned: Returns JSON data without secrets. A text is cut after that.
     """
     result = getattr(getattr(message, "message", None), "result", None)
     if not isinstance(result, dict) or _FIELDS.isdisjoint(result) or _is_valid(result, version):
         return
     content = result.pop("content", None)
     parts = content if isinstance(content, list) else [] if content is None else [content]
-    blocks = [part if _fits(version, content=[part]) else _text_block(part) for part in parts]
+    blocks = [
+        part if _fits(version, content=[part]) else _text_block(cleaned(part)) for part in parts
+    ]
     for name, value in [*result.items()]:
         if not _fits(version, **{name: value}):
             del result[name]
             if value is not None:
                 told = value if name == "structuredContent" else {name: value}
-                blocks.append(_text_block(told))
+                blocks.append(_text_block(cleaned(told)))
+            if name == "isError":
+                result[name] = bool(value)
     result["content"] = blocks
     if not _is_valid(result, version):
         result["resultType"] = "complete"  # newer versions require it
+
+
+def unknown_result(error: BaseException, cleaned: Callable[[Any], Any]) -> CallToolResult | None:
+    """Return a tool call's result that has no field of the protocol. Its other fields are a text.
+
+    Only the client library knows that such a message is the result of a tool call.
+
+    Args:
+        error: The client library's error for the call.
+        cleaned: As for ``repair_result``.
+
+    Returns:
+        None if the error does not contain such a result.
+    """
+    from mcp_types import CallToolResult
+    from pydantic import ValidationError
+
+    faults = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    for fault in faults:
+        result = fault["input"]
+        if (
+            fault["type"] == "missing"
+            and fault["loc"][-1] == "content"
+            and isinstance(result, dict)
+        ):
+            fields = {name: each for name, each in result.items() if name not in _ENVELOPE}
+            blocks = [_text_block(cleaned(fields))] if fields else []
+            return CallToolResult.model_validate({"content": blocks})
+    return None
 
 
 def _fits(version: str, **fields: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 DESCRIPTION, FAULT = 4000, 300
 #: Maximum number of faults in one error.
 FAULTS = 5
+#: Maximum characters of a result whose texts are compared with each value of its structured
+#: content. All sessions of a process wait for the comparison.
+COMPARED_CHARACTERS = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -189,30 +192,51 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 def _texts_beside(structured: Any, texts: list[str]) -> list[str]:
     """Return the texts of a result that its structured content does not repeat.
 
-    A server repeats the content as JSON in one text, or one of its values in each text.
+    A server repeats the content as JSON in one text, or one of its values in each text. Numbers are
+    compared by value: a server may send 5 in a text and 5.0 in the structured content.
     """
-    outer = _values_in(structured)
-    values = [structured, *outer, *(value for each in outer for value in _values_in(each))]
-    repeated = {_as_key(value) for value in values}
-    return [text for text in texts if text.strip() and repeated.isdisjoint(_keys_of(text))]
+    others = [text for text in texts if text.strip() and not _is_json_of(text, structured)]
+    if not others:
+        return []
+    values: set[Any] = set()
+    try:
+        if len(json.dumps(structured)) + sum(map(len, others)) > COMPARED_CHARACTERS:
+            return others
+        _collect(structured, values)
+    except RecursionError:
+        return others
+    return [text for text in others if not _is_in(values, text)]
 
 
-def _values_in(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
-def _as_key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _keys_of(text: str) -> set[str]:
-    """Return the JSON of a text, and of the value that the text has if it is JSON."""
-    keys = {_as_key(text), _as_key(text.strip())}
+def _is_json_of(text: str, structured: Any) -> bool:
+    """Return whether a text is the JSON of structured content, which is an object."""
+    if not text.lstrip().startswith("{"):
+        return False
     with suppress(ValueError, RecursionError):
-        keys.add(_as_key(json.loads(text)))
-    return keys
+        return bool(json.loads(text) == structured)
+    return False
+
+
+def _collect(value: Any, values: set[Any]) -> Hashable:
+    """Add a JSON value, and all values in it, to a set. Return the value as it is in the set."""
+    key: Hashable = value
+    if isinstance(value, dict):
+        key = frozenset((name, _collect(each, values)) for name, each in value.items())
+    elif isinstance(value, list):
+        key = tuple(_collect(each, values) for each in value)
+    elif isinstance(value, bool):
+        key = (bool, value)  # Python's True equals 1
+    values.add(key)
+    return key
+
+
+def _is_in(values: set[Any], text: str) -> bool:
+    """Return whether values of ``_collect`` have a text, or the value that it has if it is JSON."""
+    if text in values or text.strip() in values:
+        return True
+    with suppress(ValueError, RecursionError):
+        return _collect(json.loads(text), set()) in values
+    return False
 
 
 def _text_of_error(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
@@ -222,7 +246,7 @@ def _text_of_error(texts: list[str], structured: Any, sent: list[str], what: str
         sent: Names of the pictures and other data in the result. An error has no files.
     """
     told = [text for text in texts if text.strip()]
-    if structured and not any(_as_key(structured) in _keys_of(text) for text in texts):
+    if structured and not any(_is_json_of(text, structured) for text in texts):
         told.append(json.dumps(structured, ensure_ascii=False, sort_keys=True))
     if not told:
         told.append(f"{what} failed without an error message")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +20,9 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
-from perdure.flows.executors.mcp.liveness import BROKEN, Ping
+from perdure.flows.executors.mcp.liveness import Ping, is_unread
 from perdure.flows.executors.mcp.odd_messages import error_without_request
-from perdure.flows.executors.mcp.odd_results import repair_result
+from perdure.flows.executors.mcp.odd_results import repair_result, unknown_result
 from perdure.flows.executors.mcp.results import (
     Tool,
     ToolFailed,
@@ -33,6 +34,7 @@ from perdure.flows.executors.mcp.tool_list import drop_invalid_tools, tools_of
 from perdure.flows.executors.mcp.transports import (
     BUSY,
     DENIED,
+    GATEWAY,
     LATER,
     McpTransport,
     ProgramOutput,
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 logger = logging.getLogger("perdure.mcp")
+#: Seconds after which a list is read again because one of its pages could not be read.
+LIST_SECONDS = 10.0
 
 
 class McpSession:
@@ -69,6 +73,7 @@ class McpSession:
         self._invalid_tools: dict[str, str] = {}
         self._is_list_old = False
         self._list_fault: str | None = None
+        self._list_due = math.inf
         self._listing = asyncio.Lock()
         self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._calls = 0
@@ -103,7 +108,7 @@ class McpSession:
         """Return the server's declaration of a tool.
 
         This waits until the server has listed its tools. The list is read again if the server has
-        reported a change, or if the tool is not in it.
+        reported a change, if a page of it could not be read, or if the tool is not in it.
 
         Args:
             is_old: Whether to read the list again in any case.
@@ -115,7 +120,8 @@ class McpSession:
         """
         client = await self._opened()
         async with self._listing:
-            if is_old or self._is_list_old or name not in self._tools:
+            is_due = asyncio.get_running_loop().time() >= self._list_due
+            if is_old or is_due or self._is_list_old or name not in self._tools:
                 await self._list_again(client)
         if name in self._tools:
             return self._tools[name]
@@ -140,6 +146,8 @@ class McpSession:
         self._list_fault = None if fault is None else self._cleaned(fault)
         # A page that cannot be read may list the tools that it listed before.
         self._tools = tools if fault is None else {**self._tools, **tools}
+        now = asyncio.get_running_loop().time()
+        self._list_due = math.inf if fault is None else now + LIST_SECONDS
         if fault is not None:
             logger.warning(
                 "%s: a page of its tools cannot be read: %s", self.what, self._list_fault
@@ -183,10 +191,9 @@ class McpSession:
             OutcomeUnknown: The server ended or took too long, and the call may have had its effect.
             FatalError: The server refuses the credentials.
         """
-        client = await self._opened()
-        self._calls += 1
+        self._calls += 1  # A session that is retired meanwhile goes on until the call has ended.
         try:
-            return await self._call(client, name, arguments, seconds)
+            return await self._call(await self._opened(), name, arguments, seconds)
         finally:
             self._calls -= 1
             if self._is_retired:
@@ -220,17 +227,21 @@ class McpSession:
         if not is_answered or asking.cancelled():
             raise self._lost("it ended before it answered", OutcomeUnknown)
         error = asking.exception()
-        if error is not None:
+        if error is None:
+            result = asking.result()
+        elif (unknown := unknown_result(error, self._secrets.cleaned)) is not None:
+            result = unknown
+        else:
             await self._check_session(client, served)
             # The cause is suppressed, because it may contain a secret and would be logged.
             raise self._judged(error, served, what, seconds) from None
         try:
-            return self._secrets.cleaned(observation_of(asking.result(), f"{what} of {self.what}"))
+            return self._secrets.cleaned(observation_of(result, f"{what} of {self.what}"))
         except ToolFailed as failed:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     async def _check_session(self, client: Client, served: list[McpTransport]) -> None:
-        """Find out by a ping whether status 400 means that the server has lost the session."""
+        """Find out by a ping whether a status means that the server has lost the session."""
         if served and served[-1].may_be_lost and not self.ended:
             self.ping.send(client)
             await self.ping.settle()
@@ -251,7 +262,7 @@ class McpSession:
             logger.warning("%s reports an error without a request: %s", self.what, text)
         if self._version is None:
             return
-        repair_result(message, self._version)
+        repair_result(message, self._version, self._secrets.cleaned)
         for tool, fault in drop_invalid_tools(message, self._version).items():
             self._invalid_tools[tool] = self._secrets.cleaned(fault)
             logger.warning("%s declares an invalid tool, %s: %s", self.what, tool, fault)
@@ -274,7 +285,7 @@ class McpSession:
             await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ready.cancel()
-        if self._client is None or self._life.done():
+        if self._client is None or self._is_closed:
             raise self._fault or self._lost("it ended")
         return self._client
 
@@ -298,6 +309,8 @@ class McpSession:
                     streams, client_info=Implementation(name="perdure", version="1")
                 ) as client:
                     self._version = client.protocol_version
+                    # The library would list the tools after a call, and raise that list's error.
+                    client.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
                     await self._read_list(client)
                     patience.reschedule(None)
                     self._client = client
@@ -363,7 +376,7 @@ class McpSession:
         last = served[-1] if served else None
         kind = RetryableError if is_undone(served) else OutcomeUnknown
         if last is not None and last.failed:
-            why = self._secrets.cleaned(last.text)
+            why = last.text
             fault = self._judged_status(error, last, kind, what, why)
             if fault is not None:
                 return fault
@@ -374,8 +387,11 @@ class McpSession:
             why = self._cleaned(error)
         if isinstance(error, TimeoutError):
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
-        is_broken = isinstance(error, MCPError) and error.message.startswith(BROKEN)
-        if is_answer and not self._is_closed and not (is_broken and self._server.url is not None):
+        if (
+            is_answer
+            and not self._is_closed
+            and not (is_unread(error) and self._server.url is not None)
+        ):
             return ToolFailed(f"{what}: {why}")
         # The service may have restarted, and no longer know this session.
         if self._client is not None and not self.ended:
@@ -411,7 +427,7 @@ class McpSession:
         if last.is_lost or (last.may_be_lost and self.ended):
             self._retire()
             return self._lost(why, kind)
-        if last.is_answer:
+        if last.is_answer and last.status not in GATEWAY:
             return ToolFailed(f"{what}: {self._cleaned(error)}")
         if is_undone and last.status < 500 and last.status not in LATER:
             return ToolFailed(f"{what}: {why}")
@@ -425,3 +441,7 @@ class McpSession:
         """Return an error's text without secrets (``text_of_server``)."""
         data = self._secrets.cleaned(getattr(error, "data", None))
         return error_text(self._secrets.cleaned(text_of_server(error, data)))
+
+
+async def _accept_result(name: str, result: Any) -> None:
+    """Accept every result. Schemas of results were removed from the list of tools anyway."""

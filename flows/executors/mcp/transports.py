@@ -47,7 +47,7 @@ class McpTransport:
         retry_after: Seconds from the response's Retry-After header. None if it has none.
         has_session: Whether the request named a session.
         body: The beginning of the body of a response with an error status, or the error of the
-            connection.
+            connection. Without secrets.
         is_answer: Whether the body is a JSON-RPC error with the id of the request. It is the MCP
             server's answer then, and not a gateway's.
     """
@@ -60,12 +60,12 @@ class McpTransport:
     was_sent: bool = True
 
     @classmethod
-    def broken(cls, error: httpx2.TransportError) -> McpTransport:
+    def broken(cls, error: httpx2.TransportError, secrets: Secrets) -> McpTransport:
         """Return the outcome of a request whose connection failed."""
         import httpx2
 
         unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-        text = safe_text(str(error) or type(error).__name__, BODY)
+        text = safe_text(secrets.cleaned(str(error)) or type(error).__name__, BODY)
         return cls(None, body=text, was_sent=not isinstance(error, unsent))
 
     @property
@@ -87,12 +87,15 @@ class McpTransport:
     @property
     def is_lost(self) -> bool:
         """Whether the MCP server does not know the session of the request."""
-        return self.has_session and self.status in (404, 410)
+        return self.has_session and self.status in (404, 410) and not self.is_answer
 
     @property
     def may_be_lost(self) -> bool:
-        """Whether the MCP server may not know the session. Status 400 may have other reasons."""
-        return self.has_session and self.status == 400
+        """Whether the MCP server may not know the session.
+
+        Status 400 may have other reasons, and a JSON-RPC error may be the tool's own.
+        """
+        return self.has_session and self.status in (400, 404, 410) and not self.is_lost
 
     @property
     def text(self) -> str:
@@ -104,13 +107,19 @@ class McpTransport:
 
 #: HTTP statuses for refused credentials, and for a server that is busy.
 DENIED, BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
+#: HTTP statuses of a gateway that got no answer from the server. Its body may be JSON-RPC.
+GATEWAY = frozenset({502, 504})
 #: HTTP statuses of an endpoint that is not there, and of a request that did not arrive in time.
 LATER = frozenset({404, 408})
 
 
 def is_undone(served: Sequence[McpTransport]) -> bool:
-    """Return whether an HTTP server surely did nothing in any of the requests of a call."""
-    return bool(served) and all(each.refused for each in served)
+    """Return whether an HTTP server surely did nothing in any of the requests of a call.
+
+    A redirect says nothing: the request that follows it has an outcome of its own.
+    """
+    decisive = [each for each in served if each.status is None or each.status // 100 != 3]
+    return bool(decisive) and all(each.refused for each in decisive)
 
 
 #: The outcomes of the requests that belong to the current call.
@@ -258,7 +267,9 @@ async def _program(
         pipe.close()
 
 
-async def _outcome(request: httpx2.Request, response: httpx2.Response) -> McpTransport:
+async def _outcome(
+    request: httpx2.Request, response: httpx2.Response, secrets: Secrets
+) -> McpTransport:
     """Return the outcome of a request. This reads the body of a response with an error status."""
     import httpx2
 
@@ -270,16 +281,21 @@ async def _outcome(request: httpx2.Request, response: httpx2.Response) -> McpTra
         response.status_code,
         _seconds(response.headers.get("retry-after", "")),
         "mcp-session-id" in request.headers,
-        safe_text(body.decode("utf-8", "replace").strip(), BODY),
-        _is_answer(request.content, body),
+        safe_text(secrets.cleaned(body.decode("utf-8", "replace")).strip(), BODY),
+        bool(body) and _is_answer(request, body),
     )
 
 
-def _is_answer(request: bytes, body: bytes) -> bool:
-    """Return whether a body is a JSON-RPC error with the id of the request."""
+def _is_answer(request: httpx2.Request, body: bytes) -> bool:
+    """Return whether a body is a JSON-RPC error with the id of the request.
+
+    The content of a request that was redirected cannot be read any more. The result is False then.
+    """
+    import httpx2
+
     try:
-        asked, answer = json.loads(request), json.loads(body)
-    except (ValueError, RecursionError):
+        asked, answer = json.loads(request.content), json.loads(body)
+    except (httpx2.RequestNotRead, ValueError, RecursionError):
         return False
     if not isinstance(asked, dict) or not isinstance(answer, dict) or "id" not in asked:
         return False
@@ -295,10 +311,9 @@ def _seconds(retry_after: str) -> float | None:
         seconds = float(retry_after)
     except ValueError:
         try:
-            until = parsedate_to_datetime(retry_after)
-        except ValueError:
+            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
+        except (ValueError, OverflowError, OSError):  # no date, or one beyond any calendar
             return None
-        seconds = until.timestamp() - time.time()
     return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None
 
 
@@ -321,16 +336,21 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
             except httpx2.TransportError as error:
                 if request.method != "POST":
                     raise
-                noted.append(McpTransport.broken(error))
+                noted.append(McpTransport.broken(error, secrets))
                 # An exception would end the session, with the calls of other runs in it.
                 return httpx2.Response(502, request=request)
 
             def note_end(error: httpx2.TransportError) -> None:
                 if response.status_code < 400:
-                    noted.append(McpTransport.broken(error))
+                    noted.append(McpTransport.broken(error, secrets))
 
             bound(response, note_end)
-            noted.append(await _outcome(request, response))
+            try:
+                outcome = await _outcome(request, response, secrets)
+            except Exception:  # It would end the session, with the calls of other runs in it.
+                logger.exception("cannot read the outcome of a request to an MCP server")
+                outcome = McpTransport(response.status_code)
+            noted.append(outcome)
             return response
 
     # No read timeout: the session limits how long an answer may take.

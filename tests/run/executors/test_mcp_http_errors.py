@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from perdure.flows.core.errors import FatalError, OutcomeUnknown, RetryableError
-from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp import mcp_commands, transports
 from perdure.flows.executors.mcp.results import ToolFailed
+from perdure.flows.executors.mcp.transports import BODY
 from perdure.flows.rounds.context import RoundContext
 from tests.support.cases import Cases
 from tests.support.cases import EachCase as Each
@@ -51,6 +52,14 @@ ANSWERS: Cases = {
     "500 without the id": (without_id(500), OutcomeUnknown, "HTTP 500: .*x must be odd"),
     "500 in words": (words(500), OutcomeUnknown, "HTTP 500: x must be odd"),
     "502": (words(502), OutcomeUnknown, "HTTP 502"),
+    "502 as JSON-RPC": (error(-32000, "upstream reset", 502), OutcomeUnknown, "upstream reset"),
+    "504 as JSON-RPC": (error(-32000, "timed out", 504), OutcomeUnknown, "timed out"),
+    "503 as JSON-RPC": (error(-32000, "full", 503), OutcomeUnknown, "busy .*full"),
+    "403 as JSON-RPC": (error(-32000, "no", 403), FatalError, "refuses the credentials"),
+    "202": (Answer(status=202), OutcomeUnknown, "202 Accepted"),
+    "200 with a page": (Answer("<html>", 200, "text/html"), OutcomeUnknown, "text/html"),
+    "200 with half a body": (Answer('{"jsonrpc": "2.0", "re'), OutcomeUnknown, "Failed to parse"),
+    "200 as JSON-RPC": (error(-32600, "Unexpected type"), ToolFailed, "Unexpected type"),
     "408": (words(408), RetryableError, "HTTP 408"),
     "429": (words(429), RetryableError, "busy .HTTP 429: x must be odd"),
     "503 of a gateway": (words(503, "reset before headers"), OutcomeUnknown, "busy .*reset"),
@@ -84,6 +93,16 @@ def test_a_session_outlives_refusals_and_faults_of_its_server(context: RoundCont
         assert service.asked.count("initialize") == 1
 
 
+def test_a_fault_in_reading_an_outcome_leaves_the_session_alone(
+    context: RoundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with odd_service() as service:
+        assert tool_of(service).carry_out({}, context) == "ok"
+        monkeypatch.setattr(transports, "_seconds", lambda header: 1 / 0)
+        assert tool_of(service).carry_out({}, context) == "ok"
+        assert service.asked.count("initialize") == 1
+
+
 def test_a_session_lost_with_status_500_is_opened_again(context: RoundContext) -> None:
     with odd_service() as service:
         assert tool_of(service).carry_out({}, context) == "ok"
@@ -95,8 +114,38 @@ def test_a_session_lost_with_status_500_is_opened_again(context: RoundContext) -
         assert service.asked.count("initialize") == 2
 
 
+def test_a_service_behind_a_redirect_can_be_used(each_case: Each) -> None:
+    def check(answer: Answer, kind: type[Exception], text: str) -> None:
+        with odd_service() as service:
+            service.has_moved = True
+            assert tool_of(service).carry_out({}, RoundContext("g")) == "ok"
+            service.answer = lambda asked: answer
+            with pytest.raises(kind, match=text) as failed:
+                tool_of(service).carry_out({}, RoundContext("g"))
+            assert type(failed.value) is kind
+
+    each_case({status: ANSWERS[status] for status in ("401", "413", "429", "500 in words")}, check)
+
+
+def test_a_secret_at_the_limit_of_a_body_is_not_shown_in_part(
+    context: RoundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TOKEN", "sk-verysecretvalue-0123456789")
+    with odd_service() as service:
+        service.answer = lambda asked: words(
+            422, "y" * (BODY - 10) + "sk-verysecretvalue-0123456789"
+        )
+        [command] = mcp_commands(
+            "odd", url=service.url, headers={"Authorization": "Bearer env:A_TOKEN"}, tools=["t"]
+        )
+        with pytest.raises(ToolFailed, match="HTTP 422: yyy") as failed:
+            command.carry_out({}, context)
+    assert "sk-" not in str(failed.value)
+
+
 FAULTS = {
     **{str(status): words(status) for status in (400, 401, 404, 422, 500)},
+    "429 until no date": words(429, Retry_After=f"Wed, 21 Oct {'9' * 20} 07:28:00 GMT"),
     "no response": Answer(breaks=True),
     "half a response": Answer(result().body, breaks=True),
     "half an error": Answer("x must be odd", 422, "text/plain", breaks=True),

@@ -4,6 +4,7 @@ own.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -132,12 +133,19 @@ def test_a_result_that_does_not_fit_the_tools_own_schema_is_the_result(
         assert command.carry_out({}, context) == told
 
 
+def test_a_result_without_any_field_of_the_protocol_is_the_result(context: RoundContext) -> None:
+    with odd_service() as service:
+        for odd, told in (({"order": 7}, '{"order": 7}'), ({}, "")):
+            service.answer = lambda asked, odd=odd: Answer({"result": odd})  # type: ignore[misc]
+            assert tool_of(service).carry_out({}, context) == told
+
+
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
     context: RoundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(liveness, "PING_SECONDS", 0.2)
     with odd_service() as service:
-        service.answer, service.pongs = lambda asked: None, False
+        service.answer, service.pong = lambda asked: None, None
         with pytest.raises(OutcomeUnknown, match=r"no answer within 0.2 s"):
             tool_of(service, seconds=0.2).carry_out({}, context)
         service.answer = lambda asked: result()
@@ -234,6 +242,84 @@ def test_a_page_of_the_list_that_cannot_be_read_hides_only_its_own_tools(
         service.answer = says_that_the_list_changed
         tool_of(service).carry_out({}, context)
         assert tool_of(service, "later").carry_out({}, context) == "ok", "it was on page 2"
+
+
+def test_a_page_that_can_be_read_again_replaces_its_old_declarations(
+    context: RoundContext,
+) -> None:
+    second = Answer({"result": {"tools": [{**TOOL, "name": "later"}]}})
+
+    def page(asked: dict[str, Any]) -> Answer:
+        if "cursor" not in asked.get("params", {}):
+            return Answer({"result": {"tools": [TOOL], "nextCursor": "2"}})
+        return second
+
+    with odd_service() as service:
+        service.page = page
+        command = tool_of(service, "later")
+        command.check({})
+        service.answer, second = says_that_the_list_changed, error(-32603, "page 2 failed")
+        command.carry_out({}, context)
+        command.check({})
+        readings = service.asked.count("tools/list")
+        command.check({})
+        assert service.asked.count("tools/list") == readings, "it is not read for each call"
+        second = Answer({"result": {"tools": [{**NEEDS_Z, "name": "later"}]}})
+        background.run(background.session("odd", command.takes.server))._list_due = 0.0
+        with pytest.raises(BadReply, match="'z' is a required property"):
+            command.check({})
+
+
+def test_a_call_lists_no_tools_of_its_own(context: RoundContext) -> None:
+    with odd_service() as service:
+        service.tools = [TOOL, {**TOOL, "name": "other"}]
+        command = tool_of(service)
+        command.check({})
+        service.tools = [{**TOOL, "name": "other"}]
+        service.answer = says_that_the_list_changed
+        tool_of(service, "other").carry_out({}, context)
+        tool_of(service, "other").check({})  # The client library forgets the other tool here.
+        service.page = lambda asked: error(-32603, "the list failed")
+        assert background.run(command.takes._call({}), context.cancelled) == "ok"
+
+
+def test_a_session_that_is_retired_while_a_call_begins_carries_the_call_out(
+    context: RoundContext,
+) -> None:
+    async def race() -> Any:
+        living = await background.session("odd", command.takes.server)
+        calling = asyncio.create_task(living.call("t", {}, 5))
+        await asyncio.sleep(0)
+        living._retire()
+        return await calling
+
+    with odd_service() as service:
+        command = tool_of(service)
+        assert command.carry_out({}, context) == "ok"
+        assert background.run(race(), context.cancelled) == "ok"
+        assert command.carry_out({}, context) == "ok"
+        assert service.asked.count("initialize") == 2
+
+
+#: A tool's own errors with the status of a lost session, and the answer to the ping that follows.
+OWN: Cases = {
+    "404": (error(-32602, "there is no order 7", 404), Answer({"result": {}})),
+    "400": (error(-32000, "there is no order 7", 400), Answer({"result": {}})),
+    "400 of a busy service": (error(-32000, "there is no order 7", 400), Answer("", 429)),
+    "404 of a busy service": (error(-32000, "there is no order 7", 404), Answer("", 503)),
+}
+
+
+def test_a_tools_own_error_keeps_the_session_whatever_its_status_is(each_case: Each) -> None:
+    def check(answer: Answer, pong: Answer) -> None:
+        with odd_service() as service:
+            service.answer, service.pong = lambda asked: answer, pong
+            for _ in range(2):
+                with pytest.raises(ToolFailed, match="there is no order 7"):
+                    tool_of(service).carry_out({}, RoundContext("g"))
+            assert service.asked.count("initialize") == 1
+
+    each_case(OWN, check)
 
 
 def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:

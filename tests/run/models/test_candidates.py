@@ -19,10 +19,11 @@ from perdure.flows.controllers.model.candidates import IN_USE, candidates_of
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds.providers import Endpoint
 from tests.support.chat_refusals import REFUSED
-from tests.support.chat_server import ChatServer, Cuts, Ends, Fails, Fault, Says, chat_server
+from tests.support.chat_server import ChatServer, Cuts, Ends, Fails, Fault, Says, Sends, chat_server
 
 FINISHES = Says("", [("finish", {"answer": 1})])
 COMMANDS = [{"name": "finish", "description": "", "parameters": {"type": "object"}}]
+NO_KEY = Sends(b'data: {"error": {"code": "invalid_api_key", "message": "no"}}\n\n')
 GONE = Fails(404, {"error": {"message": "no such model"}})
 
 
@@ -113,6 +114,7 @@ def test_a_busy_provider_that_names_a_longer_time_is_not_waited_for() -> None:
     [
         (GONE, "gone", True),
         (Fails(401), "gone", True),
+        (NO_KEY, "gone", True),
         (Fails(400, {"error": {"message": "The model `a` has been decommissioned"}}), "gone", True),
         (Cuts(1), "incomplete", True),
         (Ends(2), "incomplete", True),

@@ -159,17 +159,34 @@ def test_a_usage_that_cannot_be_is_estimated() -> None:
         assert 0 < asked(server).spent["input_tokens"] < 10**6
 
 
-def test_the_input_that_a_stream_reported_first_is_charged_if_it_ends_with_0() -> None:
-    from pydantic_ai.messages import ModelResponse
-    from pydantic_ai.usage import RequestUsage
-
-    from perdure.flows.controllers.model.stream_repairs import with_input_of
-
-    first = RequestUsage(input_tokens=1_000, output_tokens=1)
-    for last, read in ((0, 1_000), (7, 7)):
-        usage = RequestUsage(input_tokens=last, output_tokens=50)
-        charged = with_input_of(first, ModelResponse([], usage=usage)).usage
-        assert (charged.input_tokens, charged.output_tokens) == (read, 50)
+@pytest.mark.parametrize(("last", "charged"), [(0, 1_000), (7, 7)])
+def test_the_input_that_a_stream_reported_first_is_charged_if_it_ends_with_0(
+    last: int, charged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("anthropic")
+    monkeypatch.setenv("HF_KEY", "k")
+    message = {"id": "i", "type": "message", "role": "assistant", "model": "m", "content": []}
+    usage = {"input_tokens": 1_000, "output_tokens": 1}
+    call_of_finish = {"type": "tool_use", "id": "t", "name": "finish", "input": {"answer": 1}}
+    ending = {"stop_reason": "tool_use", "stop_sequence": None}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**message, "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": call_of_finish},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": ending,
+            "usage": {"input_tokens": last, "output_tokens": 50},
+        },
+        {"type": "message_stop"},
+    ]
+    raw = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
+    with chat_server(faults={0: [Sends(raw.encode())]}) as server:
+        own = {"api_key": "env:HF_KEY", "provider": {"base_url": server.url}}
+        context = RoundContext("g")
+        call(ModelController(model="anthropic:m", **own).decide, context, context)
+    spent = context.spent
+    assert (spent["input_tokens"], spent["output_tokens"]) == (charged, 50)
 
 
 def test_the_price_of_the_flow_goes_before_what_a_server_asks_for() -> None:

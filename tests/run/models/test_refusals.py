@@ -4,6 +4,7 @@ goes on.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ BLOCKED = {"code": "content_filter", "message": WORDS}
         ),
         Fails(403, {"error": {"code": 403, "message": WORDS, "metadata": {"flagged_input": "g"}}}),
         Fails(400, {"code": "data_inspection_failed", "message": WORDS}),
+        Sends(f"data: {json.dumps({'error': BLOCKED})}\n\n".encode()),
     ],
 )
 def test_a_filter_that_blocks_the_request_is_a_refusal_and_costs_nothing(answer: Fails) -> None:

@@ -737,6 +737,7 @@ TOO_LONG = {"object": "error", "message": "too long", "type": "BadRequestError",
         ),
         (events({"error": "the GPU is on fire"}), RetryableError, "the GPU is on fire", True),
         (events(TOO_LONG), FatalError, "answers 400: too long", None),
+        (events({**TOO_LONG, "code": "400"}), FatalError, "answers 400: too long", None),
         (
             events({**TOO_LONG, "code": 40303}),
             RetryableError,

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from perdure import BadReply, Command, ControllerExecutorFlow, RetryableError, RoundContext, command
+from perdure import (
+    BadReply,
+    Command,
+    ControllerExecutorFlow,
+    FatalError,
+    RetryableError,
+    RoundContext,
+    command,
+)
 from perdure.flows.commands.calls import call
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import ModelFailed, Reply, ToolCall
@@ -57,7 +65,7 @@ def decide(
     context = RoundContext("tidy up", endpoint=endpoint, commands=COMMANDS)
     try:
         return call(ModelController().decide, context, context), context
-    except RetryableError as error:
+    except (FatalError, RetryableError) as error:
         return error, context
 
 
@@ -101,6 +109,16 @@ def _responses(*events: dict[str, Any]) -> Sends:
             for each in events
         )
     )
+
+
+@pytest.mark.parametrize("code", ["invalid_api_key", "model_not_found"])
+def test_an_error_of_the_responses_api_as_an_event_ends_the_run_as_its_status_does(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = {"type": "error", "code": code, "message": "no", "param": None, "sequence_number": 0}
+    with chat_server(faults={0: [_responses(event)]}) as server:
+        error, context = decide(server, "openai:m", monkeypatch)
+    assert isinstance(error, FatalError) and context.spent == {}
 
 
 def test_a_stream_of_the_responses_api_without_its_last_event_is_tried_again(

@@ -38,7 +38,7 @@ from perdure import (
 )
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.controllers.model.chat import UserMessage
-from perdure.flows.controllers.model.files import loaded, message_with
+from perdure.flows.controllers.model.files import MOST_READ, loaded, message_with
 from perdure.flows.controllers.model.messages import bytes_of, group_messages, merged
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.testing import FakeModel
@@ -335,6 +335,14 @@ def test_a_text_file_counts_as_far_as_it_is_shown() -> None:
     assert isinstance(message, UserMessage) and len(message.files) == 4
 
 
+def test_text_files_are_read_up_to_a_limit_of_their_own() -> None:
+    kept = {f"{n}.txt": File(f"{n}.txt", b"x" * 8_000_000) for n in range(9)}
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    [message] = loaded([message_with("Look.", references)], RoundContext("g", attached=kept))
+    assert isinstance(message, UserMessage)
+    assert 8_000_000 * len(message.files) <= MOST_READ < 8_000_000 * (len(message.files) + 1)
+
+
 def test_a_file_that_is_left_out_moves_those_behind_it() -> None:
     kept = {f"{n}.png": File(f"{n}.png", PNG) for n in range(3)}
     references = [replace(each.reference, name=name) for name, each in kept.items()]
@@ -344,6 +352,17 @@ def test_a_file_that_is_left_out_moves_those_behind_it() -> None:
     lines = [whole.text[: each.at].splitlines()[-1] for each in whole.files]
     assert [line[:11] for line in lines] == ["[File 0.png", "[File 2.png"]
     assert "1.png: image/png, " in whole.text and whole.text.count("not shown") == 1
+
+
+def test_a_file_that_is_left_out_moves_the_end_of_the_repeated_text() -> None:
+    kept = {f"{n}.png": File(f"{n}.png", PNG) for n in range(3)}
+    references = [replace(each.reference, name=name) for name, each in kept.items()]
+    del kept["1.png"]
+    first = message_with("a", references)
+    whole = replace(first, text=f"{first.text}\n\npassing", repeated=len(first.text))
+    [message] = loaded([whole], RoundContext("g", attached=kept))
+    assert isinstance(message, UserMessage) and message.repeated is not None
+    assert message.text[message.repeated :] == "\n\npassing"
 
 
 def test_merged_messages_keep_each_file_behind_its_line() -> None:

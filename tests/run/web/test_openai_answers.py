@@ -204,3 +204,13 @@ def test_the_pictures_of_earlier_turns_are_files_of_the_next_run(
         play(settings, last)
     submitted = [each["file"] for each in client.get(last).details["files"]]
     assert [client.file(last, name).content.removeprefix(PNG) for name in submitted] == kept
+
+
+def test_pictures_of_earlier_turns_do_not_go_on_to_another_flow(
+    client: Client, http: httpx2.Client, settings: Settings
+) -> None:
+    first = send(http, picture(b"1"), model="talk").json()["id"]
+    play(settings, first)
+    last = send(http, "go on", model="breaks", previous_response_id=first).json()["id"]
+    assert client.get(last).flow == "breaks"
+    assert not client.get(last).details.get("files")

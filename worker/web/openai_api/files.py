@@ -39,7 +39,7 @@ def files_in(items: str | Sequence[Mapping[str, Any]]) -> list[File]:
 
 
 def with_earlier_files(runs: AuthorizedClient, earlier: Run, files: Sequence[File]) -> list[File]:
-    """Return the files of a conversation's next run: those of the run before, then the new ones.
+    """Return the files of the flow's next run: those of its run before, then the new ones.
 
     The run before has the files of the runs before it, too. If there are more than a submission may
     have, the oldest are left out.

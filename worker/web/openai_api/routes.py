@@ -192,7 +192,8 @@ def _start(
     """Submit the run that a request starts.
 
     Args:
-        earlier: The run whose conversation goes on. The new run gets its files and its thread.
+        earlier: The run whose conversation goes on. The new run gets its thread, and its files if
+            it is a run of the same flow. Another flow may not accept them.
         items: The items of the request, for their files.
         key: The idempotency key. None: each call submits a run.
 
@@ -202,6 +203,8 @@ def _start(
     """
     exposed_flow(runs, "openai", body.model)
     files = files_in(items)
+    if earlier is not None and earlier.flow == body.model:
+        files = with_earlier_files(runs, earlier, files)
     return runs.submit(
         body.model,
         goal,
@@ -209,7 +212,7 @@ def _start(
         labels=body.metadata,
         idempotency_key=key,
         thread_id=None if earlier is None else earlier.state.thread_id or earlier.id,
-        files=files if earlier is None else with_earlier_files(runs, earlier, files),
+        files=files,
     )
 
 

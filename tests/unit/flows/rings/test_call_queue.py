@@ -314,8 +314,16 @@ def test_a_finish_behind_a_refused_call_or_one_in_doubt_is_refused() -> None:
     ):
         [refused] = refuse_finish([finish], [Turn(call(0), observation)])
         assert f"the call of 'add' {fault};" in refused["error"]
-    for result in ({"error": "x", "found": 3}, {}, "error", 3):
+    results = ({"error": "x", "found": 3}, {}, "error", 3, {"error": None}, {"error": ""})
+    for result in (*results, {"error": False}, {"refused": []}, {"in_doubt": 0}):
         assert refuse_finish([finish], [Turn(call(0), result)]) == [finish]
+
+
+def test_a_finish_behind_a_finish_with_wrong_arguments_ends_the_run() -> None:
+    played = play_through(flow([call(0, "finish", wrong=1), call(1, "finish", answer="ok")]))
+    assert played.end is not None and played.end.answer == "ok"
+    [refused] = played.turns
+    assert refused.command is not None and refused.command.name == "finish"
 
 
 def test_code_that_decided_on_finish_behind_other_calls_ends_its_run() -> None:

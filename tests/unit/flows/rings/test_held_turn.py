@@ -35,6 +35,12 @@ def look(where: str = "here", size: int = 0) -> str:
     return f"{SECRET} {where}{'x' * size}"
 
 
+@command(idempotent=True)
+def fail() -> str:
+    """Fail."""
+    raise ValueError("no")
+
+
 def redact(given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
     text = (
         given["observation"]
@@ -104,6 +110,20 @@ def test_a_finish_among_the_calls_comes_after_the_nodes_behind_the_executor() ->
     played = play_through(scripted(Redacting, calls))
     assert played.end is not None and played.end.answer == 7
     assert played.observations == ["the password is [gone] here"]
+
+
+def test_a_finish_behind_an_error_counts_by_what_the_nodes_made_of_the_error() -> None:
+    class Mending(ControllerExecutorFlow):
+        topology = (
+            *ControllerExecutorFlow.topology,
+            Node("Mend", lambda given, context: {"observation": "mended"}),
+        )
+
+    calls = [Command("fail", {}, {}, "a", 0), Command("finish", {"answer": 7}, {}, "b", 1)]
+    made = Mending(controller=ScriptedController([calls], reads_errors=True), commands=[fail])
+    played = play_through(made)
+    assert played.end is not None and played.end.answer == 7
+    assert played.observations == ["mended"]
 
 
 def test_a_bad_call_behind_a_good_one_is_answered_in_its_place() -> None:

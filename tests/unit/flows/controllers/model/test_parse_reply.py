@@ -122,6 +122,12 @@ def test_a_reply_that_decides_nothing_is_told_so(reply: Reply, told: str) -> Non
     )
 
 
+def test_a_command_without_arguments_is_told_so_in_the_json_format() -> None:
+    for text in ('{"command": "read_file"}', '{"command": "read_file", "args": {}}'):
+        with pytest.raises(BadReply, match="no key 'command_args'"):
+            decisions_of(Reply(text), NAMES)
+
+
 def test_a_text_in_the_seeds_format_is_taken() -> None:
     said = {"thought": "t", "plan": ["p"], "command": "test_double", "command_args": None}
     [command] = decisions_of(Reply(f"Here:\n```json\n{json.dumps(said)}\n```"), NAMES)
@@ -157,6 +163,8 @@ def test_arguments_that_never_came_are_none_only_if_the_reply_is_complete(ended:
         ('{"command": "one", "command_args": {}}', False),
         ('```json\n{"command": "one", "command_args": {}}\n```', False),
         ('{"thought": "t", "command": "one", "command_args": {"a', False),
+        ('{"command": "read_file", "path": "x"}', False),
+        ('I look.\n{"command": "read_file", "command_args": {"path": "x"}}', False),
     ],
 )
 def test_with_tools_a_text_is_never_a_command(text: str, is_answer: bool) -> None:

@@ -33,14 +33,24 @@ TEXTS: Cases = {
     "other tags, named": ("Use <thinking> now.", "Use <thinking> now."),
     "other tags, named in a line": ("<b>\n<thinking>\nis a tag.", "<b>\n<thinking>\nis a tag."),
     "other tags, after text": (
-        "Sure.\n\n<thinking>secret</thinking>\nHello!",
-        "Sure.\n\n\nHello!",
+        "Sure.\n\n<thinking>\nplan\n</thinking>\nHello!",
+        "Sure.\n\n<thinking>\nplan\n</thinking>\nHello!",
     ),
+    "other tags, as elements": (
+        "<review>\n<reasoning>It is legal.</reasoning>\n<verdict>yes</verdict>\n</review>",
+        "<review>\n<reasoning>It is legal.</reasoning>\n<verdict>yes</verdict>\n</review>",
+    ),
+    "other tags, several": (
+        "<thinking>a</thinking>\n<reasoning>b</reasoning>Hello!",
+        "Hello!",
+    ),
+    "marks, after text": ("Sure.\n\n[THINK]secret[/THINK]\nHello!", "Sure.\n\n\nHello!"),
     "other tags, in code": (
         "So:\n```\n<thinking>a</thinking>\n```\nthinks.",
         "So:\n```\n<thinking>a</thinking>\n```\nthinks.",
     ),
-    "other tags, not opened": ("secret</thinking>\n\nHello!", "Hello!"),
+    "other tags, not opened": ("Summary\n</reasoning>\nDone", "Summary\n</reasoning>\nDone"),
+    "a prefix, not opened": ("secret</seed:think>\n\nHello!", "Hello!"),
     "other tags, end named": ("Write </thinking> last.", "Write </thinking> last."),
     "other tags, as data": (
         'It is <thought id="1">a</thought>\nin XML.',
@@ -58,6 +68,14 @@ TEXTS: Cases = {
     "of Mistral, not opened": ("secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss, without tags": ("analysisWe greet.assistantfinalHello!", "Hello!"),
     "about analysis": ("analysis is final", "analysis is final"),
+    "about analysis files": (
+        "analysis: see assistantfinal.md",
+        "analysis: see assistantfinal.md",
+    ),
+    "about analysis names": (
+        "analysisResult is not `assistantfinal`.",
+        "analysisResult is not `assistantfinal`.",
+    ),
     "end of a reply": ("Hello!<|end|>", "Hello!<|end|>"),
     "of Mistral": ("[THINK]secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss": (
@@ -100,6 +118,17 @@ CALLS: Cases = {
     "json after words": ('I add.\n{"name": "add", "arguments": {"a": 1}}',),
     "json list after words": ('I add.\n[\n {"name": "add", "arguments": {"a": 1}}\n]',),
     "json in a fence after words": ('I add.\n```json\n{"name": "add", "arguments": {}}\n```',),
+    "own format": ('{"command": "add", "args": {"a": 1}}',),
+    "own format, without arguments": ('{"command": "add"}',),
+    "own format, in a list": ('[{"command": "add", "command_args": {"a": 1}}]',),
+    "own format after words": (
+        'I add.\n```json\n{"thought": "t", "command": "add", "command_args": {"a": 1}}\n```',
+    ),
+    "own format, before words": ('{"command": "add", "command_args": {"a": 1}}\nDone.',),
+    "json, two after words": (
+        'I add.\n{"name": "sub", "args": {}}\n{"name": "add", "args": {}}\n',
+    ),
+    "json with more keys, alone": ('{"tool": "add", "input": {"a": 1}, "at": "12:00"}',),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
 }
 
@@ -113,6 +142,22 @@ WORDS: Cases = {
     "json in a line": ('As in the call {"name": "add", "arguments": {"a": 1}} of yesterday.',),
     "json without arguments": ('I have two:\n{"name": "add", "kind": "tool"}',),
     "json of others": ('So:\n```json\n{"name": "search", "arguments": {"a": 1}}\n```',),
+    "json of a server": ('{"mcpServers": {}}\n{"command": "uvx", "args": ["add"]}',),
+    "a server in own format": ('{"name": "add", "command": "uvx", "args": ["--all"]}',),
+    "a definition": (
+        '```json\n{"name": "add", "description": "Adds.", "parameters": {"type": "object"}}\n```',
+    ),
+    "definitions of OpenAI": (
+        '[{"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}]',
+    ),
+    "a definition after words": (
+        'I have:\n```json\n{"name": "add", "description": "Adds.", "parameters": {}}\n```',
+    ),
+    "a log": ('It did:\n```json\n{"tool": "add", "input": {"a": 1}, "at": "12:00"}\n```',),
+    "a report": ('Report:\n{"function": "add", "args": {"a": 1}, "seconds": 3}\nend',),
+    "an example": (
+        'Call it so:\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nThe result is 1.',
+    ),
     "types": ("It returns a List<ToolCall> or Map<FunctionCall>.\n<ToolCall>\nshows one.",),
     "code span": ("Hermes wraps calls (`<tool_call>...</tool_call>`).",),
     "action": ("Action: add the numbers.\nInput: none.",),
@@ -175,6 +220,7 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
         '[{"',
         '[\n{"',
         "<a_",
+        "_tool_call",
         ">>>add\n",
         "Action: add\n\n ",
         "```\n",
@@ -183,6 +229,6 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
     ],
 )
 def test_no_search_takes_longer_than_the_text(text: str) -> None:
-    whole = text * (100_000 // len(text))
+    whole = "<" + text * (100_000 // len(text))
     is_leaked_call(whole, {"add"})
     without_thoughts(whole)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
-from perdure.flows.executors.mcp.odd_results import PART_CHARACTERS, repair_result
+import pytest
+from pydantic import ValidationError
+
+from perdure.flows.executors.mcp.odd_results import PART_CHARACTERS, repair_result, unknown_result
 from tests.support.cases import Cases
 from tests.support.cases import EachCase as Each
 from tests.support.mcp_servers import needs_servers
@@ -13,6 +17,15 @@ from tests.support.mcp_servers import needs_servers
 pytestmark = needs_servers
 
 TEXT = {"type": "text", "text": "before"}
+SECRET = "sk-very-secret"
+#: Results without any field of the protocol, and their texts.
+BARE: Cases = {
+    "nothing": ({}, []),
+    "only metadata": ({"_meta": {}}, []),
+    "only the type": ({"resultType": "complete"}, []),
+    "the field of an old version": ({"toolResult": {"paid": 1}}, ['{"toolResult": {"paid": 1}}']),
+    "another field": ({"order": 7}, ['{"order": 7}']),
+}
 LONG = "A" * 10 * PART_CHARACTERS
 
 #: Results, the texts of the result after the repair, and its structured content.
@@ -33,11 +46,6 @@ ODD: Cases = {
         ["before", "[1]"],
         None,
     ),
-    "an error that is neither true nor false": (
-        {"content": [TEXT], "isError": "maybe"},
-        ["before", '{"isError": "maybe"}'],
-        None,
-    ),
     "a picture without a type": (
         {"content": [{"type": "image", "data": LONG}]},
         [f'{{"type": "image", "data": "{"A" * (PART_CHARACTERS - 1)}…"}}'],
@@ -46,9 +54,13 @@ ODD: Cases = {
 }
 
 
+def cleaned(value: Any) -> Any:
+    return json.loads(json.dumps(value).replace(SECRET, "[secret]"))
+
+
 def repaired(result: dict[str, Any], version: str) -> dict[str, Any]:
     given = dict(result)
-    repair_result(SimpleNamespace(message=SimpleNamespace(result=given)), version)
+    repair_result(SimpleNamespace(message=SimpleNamespace(result=given)), version, cleaned)
     return given
 
 
@@ -68,6 +80,47 @@ def test_invalid_parts_of_a_result_are_texts(each_case: Each) -> None:
         assert (result.structured_content, bool(result.is_error)) == (structured, False)
 
     each_case(ODD, check)
+
+
+def test_an_error_that_is_neither_true_nor_false_counts_by_its_truth_value() -> None:
+    for odd, is_error in (
+        ("failed", True),
+        (2, True),
+        ({"code": 5}, True),
+        ("", False),
+        ([], False),
+    ):
+        given = repaired({"content": [TEXT], "isError": odd}, "2025-06-18")
+        result = accepted(given, "2025-06-18")
+        texts = ["before", json.dumps({"isError": odd})]
+        assert ([part.text for part in result.content], result.is_error) == (texts, is_error)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+def test_a_result_without_any_field_of_the_protocol_is_its_other_fields(
+    version: str, each_case: Each
+) -> None:
+    def check(given: dict[str, Any], texts: list[str]) -> None:
+        with pytest.raises(ValidationError) as failed:
+            accepted(given, version)
+        result = unknown_result(failed.value, cleaned)
+        assert result is not None
+        assert [part.text for part in result.content] == texts  # type: ignore[union-attr]
+
+    each_case(BARE, check)
+
+
+def test_other_errors_contain_no_result() -> None:
+    with pytest.raises(ValidationError) as failed:
+        accepted({"content": [{"type": "odd"}]}, "2025-06-18")
+    for error in (failed.value, ValueError("no")):
+        assert unknown_result(error, cleaned) is None
+
+
+def test_a_secret_at_the_limit_of_a_text_is_not_shown_in_part() -> None:
+    part = {"type": "image", "data": "A" * (PART_CHARACTERS - 5) + SECRET}
+    [block] = repaired({"content": [part]}, "2025-06-18")["content"]
+    assert SECRET[:4] not in block["text"]
 
 
 def test_a_result_without_the_type_that_newer_versions_require_is_complete() -> None:

@@ -11,6 +11,7 @@ import pytest
 from perdure import File
 from perdure.flows.core.errors import BadReply, FatalError, described
 from perdure.flows.core.files import MOST_FILES
+from perdure.flows.executors.mcp import results
 from perdure.flows.executors.mcp.results import (
     FAULTS,
     TOLD_CHARACTERS,
@@ -55,6 +56,11 @@ COPIES: Cases = {
     "of each item": ({"result": ["one", {"b": 2}]}, ["one", '{"b": 2}']),
     "of its only long value": ({"content": "a file\n", "size": 7}, ["a file\n"]),
     "nothing": ({"a": 1}, ["", " "]),
+    "of a number as a float": ({"result": 5.0}, ["5"]),
+    "with other numbers": ({"a": 1.0, "b": 100}, ['{"a": 1, "b": 100.0}']),
+    "of each item with other numbers": ({"result": [{"a": 1.0}]}, ['{"a": 1}']),
+    "of each value of its lists": ({"result": [[1, "a"], [2, "b"]]}, ["1", "a", "2", "b"]),
+    "of a value below": ({"a": {"b": {"c": [True]}}}, ["true"]),
 }
 
 
@@ -77,6 +83,23 @@ def test_other_texts_resources_and_links_stay_beside_the_structured_content() ->
         "result": {"result": []},
         "text": "one",
     }
+
+
+def test_a_number_is_no_copy_of_a_truth_value() -> None:
+    one = {"type": "text", "text": "1"}
+    assert observation_of(result(one, structuredContent={"ok": True}), "it") == {
+        "result": {"ok": True},
+        "text": "1",
+    }
+
+
+def test_a_long_structured_content_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "COMPARED_CHARACTERS", 10)
+    structured = {"values": ["one", "two"]}
+    copy = {"type": "text", "text": json.dumps(structured)}
+    assert observation_of(result(copy, structuredContent=structured), "it") == structured
+    beside = observation_of(result(TEXT, copy, structuredContent=structured), "it")
+    assert beside == {"result": structured, "text": "one"}
 
 
 def test_a_picture_is_a_file_which_a_model_sees() -> None:

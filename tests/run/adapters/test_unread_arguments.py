@@ -1,0 +1,101 @@
+"""Calls of OpenAI agents with arguments that are no JSON object: the tool's own rule decides
+whether a person is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agents import Agent, ModelResponse, function_tool
+from agents.mcp import MCPServer
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
+from openai.types.responses import ResponseFunctionToolCall
+
+from perdure import Client, RunStatus, Settings
+from perdure.flows.adapters.openai_agents import register_agent
+from tests.support.example_flows.openai_agents import Scripted
+from tests.support.workflow_effects import DONE, effect, nothing_done, play_anywhere
+
+__all__ = ["nothing_done"]
+BLANK, CUT = "", '{"x": '
+
+
+class Unread(Scripted):
+    """A model that calls ``now`` with arguments that are no JSON object."""
+
+    def __init__(self, name: str, arguments: str) -> None:
+        super().__init__(name, [("now", {})], str)
+        self.arguments = arguments
+
+    async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
+        response = await super().get_response(*args, **named)
+        for each in response.output:
+            if isinstance(each, ResponseFunctionToolCall):
+                each.arguments = self.arguments
+        return response
+
+
+class Clock(MCPServer):
+    """An MCP server with one tool, ``now``, without arguments."""
+
+    name = "clock"
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, *args: Any) -> list[MCPTool]:
+        return [MCPTool(name="now", inputSchema={"type": "object", "properties": {}})]
+
+    async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> CallToolResult:
+        return CallToolResult(content=[TextContent(type="text", text=effect("now"))])
+
+    async def list_prompts(self) -> Any: ...
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
+
+
+def tool(needs_approval: Any) -> Any:
+    @function_tool(name_override="now", needs_approval=needs_approval)
+    async def now() -> str:
+        """Tell the time."""
+        return effect("now")
+
+    return now
+
+
+async def never(context: Any, args: dict[str, Any], call_id: str) -> bool:
+    return False
+
+
+for name, arguments in {"blank": BLANK, "cut": CUT}.items():
+    for rule, value in {"free": False, "guarded": True, "ruled": never}.items():
+        flow = f"unread_{name}_{rule}"
+        model = Unread(flow, arguments)
+        register_agent(f"{flow}_function", Agent(name=flow, model=model, tools=[tool(value)]))
+        if value is not never:
+            clock = Clock(require_approval="always" if value else "never")
+            register_agent(f"{flow}_mcp", Agent(name=flow, model=model, mcp_servers=[clock]))
+
+
+@pytest.mark.parametrize("kind", ["function", "mcp"])
+@pytest.mark.parametrize(("name", "calls"), [("blank", 1), ("cut", 0)])
+def test_nobody_is_asked_about_a_tool_without_a_rule(
+    client: Client, settings: Settings, name: str, calls: int, kind: str
+) -> None:
+    done = play_anywhere(settings, client.submit(f"unread_{name}_free_{kind}", "go"))
+    assert done.status is RunStatus.COMPLETED, client.why(done.id)
+    assert DONE["now"] == calls
+
+
+@pytest.mark.parametrize("rule", ["guarded_function", "guarded_mcp", "ruled_function"])
+def test_a_person_is_asked_where_a_rule_cannot_read_the_arguments(
+    client: Client, settings: Settings, rule: str
+) -> None:
+    run = client.submit(f"unread_blank_{rule}", "go")
+    assert play_anywhere(settings, run).status is RunStatus.INTERRUPTED
+    client.resume(run.id, "approve")
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    assert DONE["now"] == 1
