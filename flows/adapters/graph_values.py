@@ -98,7 +98,7 @@ class StateSerializer:
         return self._packer.loads_typed((kind, packed))
 
     def _check(self, packed: bytes, what: str) -> None:
-        """Raise UnstorableValue if MessagePack data names an unknown type."""
+        """Raise UnstorableValue if MessagePack data names a type that is not accepted."""
 
         unknown: list[str] = []
 

@@ -23,9 +23,9 @@ from perdure.worker.presentation.text import waits_for_code, waits_for_provider
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
     """Return the verdict that no live worker can run the next round.
 
-    The verdict gives one of three reasons: no live worker has the round's role, no worker of the
-    role has the flow enabled, or each worker of the role lacks the flow or something that the flow
-    needs.
+    The verdict has one of three reasons. No live worker has the round's role. Or workers of the
+    role have the flow, but it is not enabled in any of them. Or each worker of the role lacks the
+    flow, or something that the flow needs.
 
     Returns:
         None if a live worker can run the next round.

@@ -102,7 +102,7 @@ class Heartbeat:
                 self._changed.notify()
 
     def end(self) -> None:
-        """End the thread, and wait until it has ended.
+        """End the thread that extends the leases, and wait until the thread has ended.
 
         No round may be in progress. The next lease starts another thread. In a forked process that
         holds no lease yet, nothing happens.

@@ -115,7 +115,10 @@ def usage_of(response: theirs.ModelResponse) -> Usage | None:
 
 
 def _reported_cost(response: theirs.ModelResponse) -> float | None:
-    """Return the charge in US dollars that OpenRouter and other gateways report, if any."""
+    """Return the charge in US dollars that OpenRouter and other gateways report.
+
+    None if the response reports no charge.
+    """
     cost = (response.provider_details or {}).get("cost")
     return float(cost) if isinstance(cost, int | float) else None
 

@@ -157,7 +157,7 @@ class PartsOfReply(ModelResponsePartsManager):
         tool_call_id: str | None = None,
         **options: Any,
     ) -> Any:
-        """Add a piece to its tool call. It may begin a new call."""
+        """Add a piece to its tool call. The piece may begin a new call."""
         piece = _Piece(tool_name or None, args, tool_call_id or None)
         return super().handle_tool_call_delta(
             **self._calls.placed(vendor_part_id, piece), **options
