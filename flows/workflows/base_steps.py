@@ -148,7 +148,7 @@ class BaseSteps:
         return str(json.loads(text))
 
     def random(self) -> float:
-        """Return a random number (0 to below 1). It is the same whenever the function runs again."""
+        """Return a random number (0 to below 1). It is the same each time the function is run."""
         return random.Random(self._seed("random")).random()
 
     def uuid(self) -> uuid.UUID:
