@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
@@ -203,9 +204,9 @@ class _Stepping:
         self._model_provider = model_provider
         #: Agents and their copies. Both are kept alive, since they are known by their ids.
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
-        #: For each agent (by id) and tool: whether a call needs approval, as far as it is known
-        #: without the tool's own function.
-        self._is_asked: dict[tuple[int, str], Callable[[AgentCall], bool | None]] = {}
+        #: For each agent (by id) and name of tools: whether a call needs approval, as far as it is
+        #: known without the tool's own function. Tools of several namespaces may have one name.
+        self._is_asked: dict[tuple[int, str], list[Callable[[AgentCall], bool | None]]] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:
         """Return a run configuration with models in steps. Its tracing is switched off.
@@ -345,14 +346,15 @@ class _Stepping:
             needed = rule(context, args, call_id)
             return bool(await needed if inspect.isawaitable(needed) else needed)
 
-        self._is_asked[id(agent), tool.name] = is_asked
+        self._is_asked.setdefault((id(agent), tool.name), []).append(is_asked)
         return is_needed
 
     async def refusal(self, item: Any) -> str | None:
         """Ask a person about a tool call. Return the refusal for the model.
 
         The SDK wants approval for each call whose arguments are no JSON object, also if the tool's
-        rule is ``False``. A person is not asked about such a call.
+        rule is ``False``. A person is not asked about such a call if no tool of this name has
+        another rule.
 
         Returns:
             None if the person approved the call, or if the tool needs no approval.
@@ -361,9 +363,10 @@ class _Stepping:
         call = _agent_call(raw.name, raw.arguments, item.agent, getattr(raw, "call_id", None) or "")
         [agent, _] = self._made.get(id(item.agent), (item.agent, None))
         is_function = getattr(raw, "type", "") == "function_call"  # not a hosted server's tool
-        is_asked = self._is_asked.get((id(agent), raw.name)) if is_function else None
-        if is_asked is not None and is_asked(call) is False:
-            return None
+        if is_function and not _is_object(raw.arguments):
+            rules = self._is_asked.get((id(agent), raw.name), ())
+            if rules and all(is_asked(call) is False for is_asked in rules):
+                return None
         decided = await decision(self._steps, call)
         if isinstance(decided, Approved):
             return None
@@ -395,6 +398,14 @@ class _Stepping:
             return self.agent(await inner(context, text))
 
         return replace(handoff, on_invoke_handoff=around(inner, invoke))
+
+
+def _is_object(arguments: str) -> bool:
+    """Return whether the arguments of a call are a JSON object, which a tool's rule can read."""
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _agent_call(tool: str, args: Any, agent: Agent[Any], call_id: str) -> AgentCall:

@@ -121,6 +121,7 @@ class WorkflowFlow(Flow):
             if ends_process(error) or not this_round.has_finished():
                 raise
             # The next round comes to the same end, and then has nothing that would be lost.
+            context.mailbox.parked = None
             return this_round.commit(this_round.node, {})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
@@ -254,6 +255,7 @@ class WorkflowFlow(Flow):
         """
         if this_round.has_finished():
             script.drop_last_refusals()
+            script.context.mailbox.parked = None  # by a wait that the error has replaced
             return this_round.commit(this_round.node, {})
         if isinstance(error, FatalError | InvalidFlow | RoundStopped):
             raise error

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agents import Agent, ModelResponse, function_tool
+from agents import Agent, ModelResponse, function_tool, tool_namespace
 from agents.mcp import MCPServer
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
@@ -99,3 +99,43 @@ def test_a_person_is_asked_where_a_rule_cannot_read_the_arguments(
     client.resume(run.id, "approve")
     assert play_anywhere(settings, run).status is RunStatus.COMPLETED
     assert DONE["now"] == 1
+
+
+class Namespaced(Scripted):
+    """A model that calls the tool ``now`` of the namespace ``live``."""
+
+    def __init__(self, name: str, namespace: str | None) -> None:
+        super().__init__(name, [("now", {})], str)
+        self.namespace = namespace
+
+    async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
+        response = await super().get_response(*args, **named)
+        for each in response.output:
+            if isinstance(each, ResponseFunctionToolCall) and self.namespace:
+                each.namespace = self.namespace
+        return response
+
+
+def disabled(tool: Any) -> Any:
+    tool.is_enabled = False
+    return tool
+
+
+SPACES = [
+    *tool_namespace(name="live", description="the clock", tools=[tool(True)]),
+    *tool_namespace(name="play", description="a toy clock", tools=[tool(False)]),
+]
+for name, (namespace, tools) in {
+    "namespaces": ("live", SPACES),
+    "variants": (None, [tool(True), disabled(tool(False))]),
+}.items():
+    model = Namespaced(f"same_name_{name}", namespace)
+    register_agent(f"same_name_{name}", Agent(name=f"same_name_{name}", model=model, tools=tools))
+
+
+@pytest.mark.parametrize("name", ["namespaces", "variants"])
+def test_the_rule_of_another_tool_of_this_name_does_not_decide(
+    client: Client, settings: Settings, name: str
+) -> None:
+    run = play_anywhere(settings, client.submit(f"same_name_{name}", "go"))
+    assert (run.status, DONE["now"]) == (RunStatus.INTERRUPTED, 0), run.error

@@ -341,6 +341,23 @@ def waits_by_its_context(steps: Steps) -> None:
     steps.context.sleep("1h")
 
 
+def exits_from_its_wait(steps: Steps) -> None:
+    steps.step(did, "charge")
+    try:
+        steps.context.sleep("1h")
+    finally:
+        sys.exit("no time")
+
+
+async def waits_in_a_group(steps: AsyncSteps) -> None:
+    async def wait() -> None:
+        steps.context.sleep("1h")
+
+    await steps.step(did, "charge")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(wait())
+
+
 async def exits_in_a_task(steps: AsyncSteps) -> None:
     async def ends() -> None:
         await steps.step(did, "charge")
@@ -373,6 +390,8 @@ async def forgets_to_await(steps: AsyncSteps) -> None:
         (exits, FatalError),
         (is_closed, FatalError),
         (waits_by_its_context, Parked),
+        (exits_from_its_wait, FatalError),
+        (waits_in_a_group, Parked),
         (exits_in_a_task, FatalError),
         (cancels_itself, FatalError),
         (naps, FatalError),
@@ -388,6 +407,14 @@ def test_finished_steps_are_committed_before_whatever_ends_the_function(
     with pytest.raises(raised):
         play(function, committed.turns)
     assert DONE == ["charge"]
+
+
+def test_a_wait_that_an_error_has_replaced_does_not_park_the_run() -> None:
+    registry._definitions.pop("tried", None)
+    workflow("tried")(exits_from_its_wait)
+    context = RoundContext("the goal", history=History(0, (), lambda start, stop: []))
+    assert isinstance(make("tried").play("Executor", context), Advance)
+    assert context.mailbox.parked is None
 
 
 # Failed steps
