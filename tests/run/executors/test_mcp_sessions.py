@@ -140,6 +140,15 @@ def test_a_result_without_any_field_of_the_protocol_is_the_result(context: Round
             assert tool_of(service).carry_out({}, context) == told
 
 
+def test_a_result_that_asks_for_unknown_input_is_no_success(context: RoundContext) -> None:
+    asks = {"resultType": "input_required", "inputRequests": {"a": {"method": "other/thing"}}}
+    with odd_service() as service:
+        for odd in (asks, {"task": {"taskId": "1", "status": "working"}}):
+            service.answer = lambda asked, odd=odd: Answer({"result": odd})  # type: ignore[misc]
+            with pytest.raises(ToolFailed):
+                tool_of(service).carry_out({}, context)
+
+
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
     context: RoundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
