@@ -98,6 +98,31 @@ def test_an_error_of_a_tool_is_shown_whatever_its_code_is(code: int, context: Ro
         assert service.asked.count("initialize") == 1
 
 
+#: Errors of tools that begin like those of the client library.
+ALIKE: Cases = {
+    "parse": (-32600, "Failed to parse the amount 'x7'"),
+    "parse, with the library's code": (-32700, "Failed to parse SQL near 'selct'"),
+    "closed": (-32000, "Connection closed: nothing is paid"),
+    "stream": (-32000, "SSE stream of the ticker is off on Sundays"),
+    "the library's words with another code": (-32603, "SSE stream failed: no ticker"),
+    "202": (-32600, "server answered a request with 202 rows"),
+    "type": (-32600, "Unexpected content type in the order"),
+}
+
+
+def test_an_error_of_a_tool_that_begins_like_a_broken_connection_is_its_own(
+    each_case: Each,
+) -> None:
+    def check(code: int, message: str) -> None:
+        with odd_service() as service:
+            service.answer = lambda asked: error(code, message)
+            with pytest.raises(ToolFailed, match=message):
+                tool_of(service).carry_out({}, RoundContext("g"))
+            assert "ping" not in service.asked
+
+    each_case(ALIKE, check)
+
+
 #: Messages and data of errors, and the round's error for them.
 DATA: Cases = {
     "an object": ("no", {"b": 1, "a": "ü"}, r'^tool \'t\': no; data: {"a": "ü", "b": 1}$'),
