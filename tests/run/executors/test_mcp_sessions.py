@@ -356,6 +356,34 @@ def test_a_tools_own_error_keeps_the_session_whatever_its_status_is(each_case: E
     each_case(OWN, check)
 
 
+def test_a_tools_own_error_behind_a_redirect_keeps_the_session(each_case: Each) -> None:
+    def check(answer: Answer, pong: Answer) -> None:
+        with odd_service() as service:
+            service.has_moved = True
+            service.answer, service.pong = lambda asked: answer, pong
+            for _ in range(2):
+                with pytest.raises(ToolFailed, match="there is no order 7"):
+                    tool_of(service).carry_out({}, RoundContext("g"))
+            assert service.asked.count("initialize") == 1
+            assert service.asked.count("tools/call") == 2
+
+    each_case({name: OWN[name] for name in ("400", "404")}, check)
+
+
+def test_a_session_lost_behind_a_redirect_is_opened_again(each_case: Each) -> None:
+    def check(lost: Answer) -> None:
+        with odd_service() as service:
+            service.has_moved, service.lost = True, lost
+            assert tool_of(service).carry_out({}, RoundContext("g")) == "ok"
+            service.sessions.clear()
+            with pytest.raises(RetryableError) as failed:
+                tool_of(service).carry_out({}, RoundContext("g"))
+            assert type(failed.value) is RetryableError
+            assert tool_of(service).carry_out({}, RoundContext("g")) == "ok"
+
+    each_case({name: LOST[name] for name in ("400", "404 in words")}, check)
+
+
 def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:
     with odd_service() as service:
         service.tools = [
