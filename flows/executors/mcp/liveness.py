@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING
 from perdure.flows.executors.mcp.transports import BUSY, McpTransport, requests
 
 if TYPE_CHECKING:
-    from mcp import Client
+    from mcp import Client, MCPError
 
 logger = logging.getLogger("perdure.mcp")
 #: Seconds for the answer to a ping.
 PING_SECONDS = 10.0
-#: The beginnings of errors by which the client library reports a broken connection. A tool may have
-#: an error with the same code.
-BROKEN = ("Connection closed", "SSE stream ")
-#: The beginnings of errors by which the library reports a response that is no JSON-RPC.
-UNREAD = ("server answered a request with 202", "Unexpected content type", "Failed to parse ")
+#: The errors by which the client library (mcp 2.3) reports a broken connection: the whole text, or
+#: its beginning before the cause. A tool may have an error with the same code.
+CLOSED = (
+    "Connection closed",
+    "SSE stream ended without a response",
+    "SSE stream ended and reconnection attempts were exhausted",
+)
+BROKEN = "SSE stream failed: "
+#: The errors by which the library reports a response that is no JSON-RPC, by code.
+ACCEPTED = "server answered a request with 202 Accepted"
+ODD_TYPE = "Unexpected content type: "
+UNPARSED = ("Failed to parse SSE message: ", "Failed to parse JSON response: ")
 
 
 class Ping:
@@ -68,7 +75,7 @@ class Ping:
             async with asyncio.timeout(PING_SECONDS):
                 await client.session.send_request(PingRequest(), EmptyResult)
         except MCPError as error:
-            if error.message.startswith(BROKEN) or not all(map(_is_pong, served)):
+            if _is_broken(error) or not all(map(_is_pong, served)):
                 self._retire()
         except Exception as error:
             reason = type(error).__name__
@@ -89,9 +96,19 @@ def is_unread(error: BaseException) -> bool:
 
     if not isinstance(error, MCPError):
         return False
-    is_unread = error.code in (INVALID_REQUEST, PARSE_ERROR) and error.message.startswith(UNREAD)
-    is_limit = error.message.endswith((TOO_LARGE, COMPRESSED))
-    return error.message.startswith(BROKEN) or (is_unread and not is_limit)
+    if error.code == INVALID_REQUEST:
+        return error.message == ACCEPTED or error.message.startswith(ODD_TYPE)
+    if error.code == PARSE_ERROR:
+        is_limit = error.message.endswith((TOO_LARGE, COMPRESSED))
+        return error.message.startswith(UNPARSED) and not is_limit
+    return _is_broken(error)
+
+
+def _is_broken(error: MCPError) -> bool:
+    from mcp_types import CONNECTION_CLOSED
+
+    is_text = error.message in CLOSED or error.message.startswith(BROKEN)
+    return error.code == CONNECTION_CLOSED and is_text
 
 
 def _is_pong(outcome: McpTransport) -> bool:

@@ -64,7 +64,8 @@ def unknown_result(error: BaseException, cleaned: Callable[[Any], Any]) -> CallT
         cleaned: As for ``repair_result``.
 
     Returns:
-        None if the error does not contain such a result.
+        None if the error does not contain such a result, or if the result says that the call is not
+        complete: by another ``resultType``, or by a task that the server works on.
     """
     from mcp_types import CallToolResult
     from pydantic import ValidationError
@@ -74,13 +75,20 @@ def unknown_result(error: BaseException, cleaned: Callable[[Any], Any]) -> CallT
         result = fault["input"]
         if (
             fault["type"] == "missing"
-            and fault["loc"][-1] == "content"
+            and fault["loc"][-2:] in (("content",), ("CallToolResult", "content"))
             and isinstance(result, dict)
+            and _is_complete(result)
         ):
             fields = {name: each for name, each in result.items() if name not in _ENVELOPE}
             blocks = [_text_block(cleaned(fields))] if fields else []
             return CallToolResult.model_validate({"content": blocks})
     return None
+
+
+def _is_complete(result: dict[str, Any]) -> bool:
+    task = result.get("task")
+    is_task = isinstance(task, dict) and "taskId" in task
+    return result.get("resultType") in (None, "complete") and not is_task
 
 
 def _fits(version: str, **fields: Any) -> bool:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 DESCRIPTION, FAULT = 4000, 300
 #: Maximum number of faults in one error.
 FAULTS = 5
-#: Maximum characters of a result whose texts are compared with each value of its structured
-#: content. All sessions of a process wait for the comparison.
+#: Maximum characters of a result whose texts are parsed to compare them with each value of its
+#: structured content. All sessions of a process wait for the comparison.
 COMPARED_CHARACTERS = 256 * 1024
 
 
@@ -193,15 +193,17 @@ def _texts_beside(structured: Any, texts: list[str]) -> list[str]:
     """Return the texts of a result that its structured content does not repeat.
 
     A server repeats the content as JSON in one text, or one of its values in each text. Numbers are
-    compared by value: a server may send 5 in a text and 5.0 in the structured content.
+    compared by value: a server may send 5 in a text and 5.0 in the structured content. Texts of a
+    long result are not parsed (``_repeats_items``).
     """
     others = [text for text in texts if text.strip() and not _is_json_of(text, structured)]
     if not others:
         return []
     values: set[Any] = set()
     try:
-        if len(json.dumps(structured)) + sum(map(len, others)) > COMPARED_CHARACTERS:
-            return others
+        size = len(json.dumps(structured, ensure_ascii=False)) + sum(map(len, others))
+        if size > COMPARED_CHARACTERS:
+            return [] if _repeats_items(structured, texts) else _not_in(structured, others)
         _collect(structured, values)
     except RecursionError:
         return others
@@ -215,6 +217,35 @@ def _is_json_of(text: str, structured: Any) -> bool:
     with suppress(ValueError, RecursionError):
         return bool(json.loads(text) == structured)
     return False
+
+
+def _repeats_items(structured: Any, texts: list[str]) -> bool:
+    """Return whether each text repeats one item of a list, as the official servers send a list.
+
+    Texts are not parsed: a text that begins like an object counts as the object in its place.
+    """
+    items = structured.get("result")
+    if not isinstance(items, list) or len(items) != len(texts):
+        return False
+    return all(
+        text.lstrip().startswith("{")
+        if isinstance(item, dict)
+        else text == (item if isinstance(item, str) else json.dumps(item))
+        for item, text in zip(items, texts, strict=True)
+    )
+
+
+def _not_in(structured: Any, texts: list[str]) -> list[str]:
+    """Return the texts that are not equal to a text in structured content."""
+    found: set[str] = set()
+    left = [structured]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            found.add(value)
+        elif isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
+    return [text for text in texts if text not in found and text.strip() not in found]
 
 
 def _collect(value: Any, values: set[Any]) -> Hashable:

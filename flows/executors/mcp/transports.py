@@ -277,6 +277,7 @@ async def _outcome(
     if response.status_code >= 400:
         with suppress(httpx2.StreamError):
             body = await response.aread()
+            await request.aread()  # A redirected request is a stream that can be read again.
     return McpTransport(
         response.status_code,
         _seconds(response.headers.get("retry-after", "")),
@@ -287,10 +288,7 @@ async def _outcome(
 
 
 def _is_answer(request: httpx2.Request, body: bytes) -> bool:
-    """Return whether a body is a JSON-RPC error with the id of the request.
-
-    The content of a request that was redirected cannot be read any more. The result is False then.
-    """
+    """Return whether a body is a JSON-RPC error with the id of the request."""
     import httpx2
 
     try:

@@ -98,6 +98,31 @@ def test_an_error_of_a_tool_is_shown_whatever_its_code_is(code: int, context: Ro
         assert service.asked.count("initialize") == 1
 
 
+#: Errors of tools that begin like those of the client library.
+ALIKE: Cases = {
+    "parse": (-32600, "Failed to parse the amount 'x7'"),
+    "parse, with the library's code": (-32700, "Failed to parse SQL near 'selct'"),
+    "closed": (-32000, "Connection closed: nothing is paid"),
+    "stream": (-32000, "SSE stream of the ticker is off on Sundays"),
+    "the library's words with another code": (-32603, "SSE stream failed: no ticker"),
+    "202": (-32600, "server answered a request with 202 rows"),
+    "type": (-32600, "Unexpected content type in the order"),
+}
+
+
+def test_an_error_of_a_tool_that_begins_like_a_broken_connection_is_its_own(
+    each_case: Each,
+) -> None:
+    def check(code: int, message: str) -> None:
+        with odd_service() as service:
+            service.answer = lambda asked: error(code, message)
+            with pytest.raises(ToolFailed, match=message):
+                tool_of(service).carry_out({}, RoundContext("g"))
+            assert "ping" not in service.asked
+
+    each_case(ALIKE, check)
+
+
 #: Messages and data of errors, and the round's error for them.
 DATA: Cases = {
     "an object": ("no", {"b": 1, "a": "ü"}, r'^tool \'t\': no; data: {"a": "ü", "b": 1}$'),
@@ -138,6 +163,15 @@ def test_a_result_without_any_field_of_the_protocol_is_the_result(context: Round
         for odd, told in (({"order": 7}, '{"order": 7}'), ({}, "")):
             service.answer = lambda asked, odd=odd: Answer({"result": odd})  # type: ignore[misc]
             assert tool_of(service).carry_out({}, context) == told
+
+
+def test_a_result_that_asks_for_unknown_input_is_no_success(context: RoundContext) -> None:
+    asks = {"resultType": "input_required", "inputRequests": {"a": {"method": "other/thing"}}}
+    with odd_service() as service:
+        for odd in (asks, {"task": {"taskId": "1", "status": "working"}}):
+            service.answer = lambda asked, odd=odd: Answer({"result": odd})  # type: ignore[misc]
+            with pytest.raises(ToolFailed):
+                tool_of(service).carry_out({}, context)
 
 
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
@@ -320,6 +354,34 @@ def test_a_tools_own_error_keeps_the_session_whatever_its_status_is(each_case: E
             assert service.asked.count("initialize") == 1
 
     each_case(OWN, check)
+
+
+def test_a_tools_own_error_behind_a_redirect_keeps_the_session(each_case: Each) -> None:
+    def check(answer: Answer, pong: Answer) -> None:
+        with odd_service() as service:
+            service.has_moved = True
+            service.answer, service.pong = lambda asked: answer, pong
+            for _ in range(2):
+                with pytest.raises(ToolFailed, match="there is no order 7"):
+                    tool_of(service).carry_out({}, RoundContext("g"))
+            assert service.asked.count("initialize") == 1
+            assert service.asked.count("tools/call") == 2
+
+    each_case({name: OWN[name] for name in ("400", "404")}, check)
+
+
+def test_a_session_lost_behind_a_redirect_is_opened_again(each_case: Each) -> None:
+    def check(lost: Answer) -> None:
+        with odd_service() as service:
+            service.has_moved, service.lost = True, lost
+            assert tool_of(service).carry_out({}, RoundContext("g")) == "ok"
+            service.sessions.clear()
+            with pytest.raises(RetryableError) as failed:
+                tool_of(service).carry_out({}, RoundContext("g"))
+            assert type(failed.value) is RetryableError
+            assert tool_of(service).carry_out({}, RoundContext("g")) == "ok"
+
+    each_case({name: LOST[name] for name in ("400", "404 in words")}, check)
 
 
 def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: RoundContext) -> None:

@@ -110,6 +110,38 @@ def test_a_result_without_any_field_of_the_protocol_is_its_other_fields(
     each_case(BARE, check)
 
 
+SAMPLING = {
+    "a": {
+        "method": "sampling/createMessage",
+        "params": {"maxTokens": 5, "messages": [{"role": "user"}]},
+    }
+}
+#: Results of calls that are not complete.
+INCOMPLETE: Cases = {
+    "input that lacks a content": ({"resultType": "input_required", "inputRequests": SAMPLING},),
+    "input of a kind that is not known": (
+        {"resultType": "input_required", "inputRequests": {"a": {"method": "other/thing"}}},
+    ),
+    "another type": ({"resultType": "failed", "order": 7},),
+    "a type that is no text": ({"resultType": ["complete"]},),
+    "a task": ({"task": {"taskId": "1", "status": "working"}},),
+}
+
+
+def test_a_result_of_a_call_that_is_not_complete_is_none(each_case: Each) -> None:
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    results: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
+
+    def check(given: dict[str, Any]) -> None:
+        with pytest.raises(ValidationError) as failed:
+            results.validate_python(given)
+        assert unknown_result(failed.value, cleaned) is None
+
+    each_case(INCOMPLETE, check)
+
+
 def test_other_errors_contain_no_result() -> None:
     with pytest.raises(ValidationError) as failed:
         accepted({"content": [{"type": "odd"}]}, "2025-06-18")

@@ -98,8 +98,42 @@ def test_a_long_structured_content_is_compared_as_a_whole(monkeypatch: pytest.Mo
     structured = {"values": ["one", "two"]}
     copy = {"type": "text", "text": json.dumps(structured)}
     assert observation_of(result(copy, structuredContent=structured), "it") == structured
-    beside = observation_of(result(TEXT, copy, structuredContent=structured), "it")
-    assert beside == {"result": structured, "text": "one"}
+    other = {"type": "text", "text": "other"}
+    beside = observation_of(result(other, copy, structuredContent=structured), "it")
+    assert beside == {"result": structured, "text": "other"}
+
+
+#: Structured content and texts that repeat it, which are the same in a long result.
+LONG_COPIES: Cases = {
+    "of a text": ({"result": "line\n" * 9}, ["line\n" * 9]),
+    "of texts": ({"result": ["one", "", "two"]}, ["one", "", "two"]),
+    "of texts in lists": ({"result": [["one"], ["two"]]}, ["one", "two"]),
+    "of objects": ({"result": [{"a": 1.0}, {"b": 2}]}, ['{"a": 1}', '{"b": 2}']),
+    "of numbers": ({"result": [1, 2.5, None, True]}, ["1", "2.5", "null", "true"]),
+    "of its only long value": ({"content": "a file\n", "size": 7}, ["a file\n"]),
+}
+
+
+def test_the_shape_of_an_observation_does_not_depend_on_its_size(
+    each_case: Each, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(structured: Any, texts: list[str]) -> None:
+        content = [{"type": "text", "text": text} for text in texts]
+        for limit in (1, 1000):
+            monkeypatch.setattr(results, "COMPARED_CHARACTERS", limit)
+            told = observation_of(result(*content, structuredContent=structured), "it")
+            assert told == structured
+
+    each_case(LONG_COPIES, check)
+
+
+def test_the_only_text_of_a_long_list_with_one_item_may_be_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(results, "COMPARED_CHARACTERS", 1)
+    for item in ({"a": 1}, "two", 3):
+        beside = observation_of(result(TEXT, structuredContent={"result": [item]}), "it")
+        assert beside == {"result": {"result": [item]}, "text": "one"}
 
 
 def test_a_picture_is_a_file_which_a_model_sees() -> None:
