@@ -67,6 +67,20 @@ TEXTS: Cases = {
     ),
     "of Mistral, not opened": ("secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss, without tags": ("analysisWe greet.assistantfinalHello!", "Hello!"),
+    "of gpt-oss, bare, with code": (
+        "analysisWrite code.assistantfinal```python\nprint(1)\n```",
+        "```python\nprint(1)\n```",
+    ),
+    "of gpt-oss, bare, with quotes": (
+        'analysis"Hi" greets. Reply "Hello!"assistantfinalHello!',
+        "Hello!",
+    ),
+    "of gpt-oss, bare, in lines": ("analysisWe greet.\nassistantfinal\nHello!", "Hello!"),
+    "of gpt-oss, bare, in bold": ("analysis**Plan**assistantfinalHello!", "Hello!"),
+    "about analysis words": (
+        "analysisResult precedes theassistantfinal mark.",
+        "analysisResult precedes theassistantfinal mark.",
+    ),
     "about analysis": ("analysis is final", "analysis is final"),
     "about analysis files": (
         "analysis: see assistantfinal.md",
