@@ -143,6 +143,17 @@ CALLS: Cases = {
         'I add.\n{"name": "sub", "args": {}}\n{"name": "add", "args": {}}\n',
     ),
     "json with more keys, alone": ('{"tool": "add", "input": {"a": 1}, "at": "12:00"}',),
+    "json with a list": ('{"name": "add", "arguments": ["1"]}',),
+    "json with an empty list": ('[{"name": "add", "parameters": []}]',),
+    "json before a token": ('I add.\n{"name": "add", "arguments": {"a": 1}}<|im_end|>',),
+    "json before an end": ('I add.\n{"name": "add", "arguments": {"a": 1}}</s>',),
+    "json before a semicolon": ('I add.\n{"name": "add", "arguments": {"a": 1}};',),
+    "json with an index": ('I add.\n{"name": "add", "arguments": {"a": 1}, "index": 0}',),
+    "json with a reason": ('I add.\n{"name": "add", "args": {"a": 1}, "reason": "asked"}',),
+    "json between words": ('I add.\n{"name": "add", "arguments": {"a": 1}}\nI wait.',),
+    "json in a fence between words": (
+        'I add.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nI wait.',
+    ),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
 }
 
@@ -172,6 +183,19 @@ WORDS: Cases = {
     "an example": (
         'Call it so:\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nThe result is 1.',
     ),
+    "a documented format": (
+        'Use this.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\n| a | b |',
+    ),
+    "two calls between words": (
+        'It did.\n{"name": "add", "arguments": {}}\n{"name": "add", "arguments": {}}\nDone.',
+    ),
+    "a log between words": (
+        'It did.\n{"name": "add", "arguments": {"a": 1}, "seconds": 3}\nDone.',
+    ),
+    "a definition between words": (
+        'I have it.\n{"name": "add", "description": "", "parameters": {}}\nDone.',
+    ),
+    "a transcript": ('So it went.\n```\nUser\n{"name": "add", "arguments": {}}\n```\nDone.',),
     "types": ("It returns a List<ToolCall> or Map<FunctionCall>.\n<ToolCall>\nshows one.",),
     "code span": ("Hermes wraps calls (`<tool_call>...</tool_call>`).",),
     "action": ("Action: add the numbers.\nInput: none.",),
