@@ -98,8 +98,12 @@ def fault_of(observation: Any) -> str | None:
         return None
     for key, (fault, others) in _FAULTS.items():
         words = observation.get(key)
-        # A command may itself return such a key, with another value if all is well.
-        if words and isinstance(words, str) and observation.keys() <= {key, *others}:
+        # A command may itself return such a key, with another value if all is well. An error may be
+        # any JSON, and a person may say that a call is in doubt without further words.
+        is_fault = (
+            words if key == "error" else isinstance(words, str) and (words or key == "in_doubt")
+        )
+        if is_fault and observation.keys() <= {key, *others}:
             return fault
     return None
 

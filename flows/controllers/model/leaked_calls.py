@@ -48,8 +48,15 @@ _NAMED_MARK = re.compile(
 _JSON = re.compile(r"^[ \t]*(?=\{\s*\"|\[\s*\{\s*\")", re.MULTILINE)
 #: Maximum beginnings of JSON that are read. Each may take the time to read the rest of the text.
 MOST_READ = 100
-#: The possible beginning of a reply before its first JSON, and its possible end after the last.
-_LEAD, _END = re.compile(r"\s*(?:```\w*\s*)?"), re.compile(r"[\s`]*")
+#: The possible beginning of a reply before its first JSON, and its possible end after the last,
+#: which may have a model's special tokens.
+_LEAD = re.compile(r"\s*(?:```\w*\s*)?")
+_END = re.compile(r"(?:[\s`;]|<\|[^|>]{1,40}\|>|</?\w{1,20}>)*+")
+#: Words before JSON that announce an example or a report.
+_ANNOUNCED = re.compile(
+    r":\s*\Z|\b(?:example|e\.g\.|format|syntax|looks? like|such as)|(?:\A|[.\n] *)(?:Use|Call)\b",
+    re.IGNORECASE,
+)
 #: A whole reply in a fence of three backticks.
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 #: The beginning of an object in JSON.
@@ -59,7 +66,9 @@ _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w.-]*)\(.*\)\s*\]?", re.DOTALL)
 #: The keys of a call's name and arguments in JSON, and other keys of calls.
 _NAMES = ("name", "tool", "tool_name", "function", "function_name", "recipient_name", "command")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params", "command_args")
-_OTHERS = ("id", "call_id", "type", "thought")
+_OTHERS = ("id", "call_id", "type", "thought", "thoughts", "index", "status", "reason")
+#: The keys of a call that also counts between words.
+_BETWEEN = {"name", "arguments", "id", "type", "thoughts", "index", "status", "reason"}
 
 
 def is_leaked_call(text: str, names: Collection[str], commands: bool = True) -> bool:
@@ -107,20 +116,42 @@ def _is_command(body: str, names: Collection[str]) -> bool:
 
 
 def _has_json_call(text: str, names: Collection[str], commands: bool) -> bool:
-    """Return whether a text begins or ends with a call in JSON.
+    """Return whether a text begins or ends with a call in JSON, or has one between words.
 
     Behind other words, a log or an example may look like a call. There a call counts only if
-    nothing follows it and it has no other keys than calls have.
+    nothing follows it and it has no other keys than calls have. For a call between words, see
+    ``_stands_between``.
     """
     last: tuple[list[Any], int] | None = None
+    calls: list[tuple[Any, int, int]] = []
     for values, begin, end in _values(text):
-        is_first = last is None and _LEAD.fullmatch(text, 0, begin)
-        if is_first and any(_is_call(each, names, commands) for each in values):
+        found = [each for each in values if _is_call(each, names, commands)]
+        if found and last is None and _LEAD.fullmatch(text, 0, begin):
             return True
         last = values, end
-    if last is None or not _END.fullmatch(text, last[1]):
+        calls += [(each, begin, end) for each in found]
+    if last is None:
         return False
-    return any(_is_call(each, names, commands, has_call_keys_only=True) for each in last[0])
+    if _END.fullmatch(text, last[1]):
+        return any(_is_call(each, names, commands, has_call_keys_only=True) for each in last[0])
+    return len(calls) == 1 and _stands_between(text, *calls[0])
+
+
+def _stands_between(text: str, value: Mapping[str, Any], begin: int, end: int) -> bool:
+    """Return whether the only call in a text counts although words follow it.
+
+    It has the keys of a call and an object as arguments, and is alone in its lines or in a fence.
+    The words before it announce no example.
+    """
+    if not value.keys() <= _BETWEEN or not isinstance(value.get("arguments"), Mapping):
+        return False
+    if not _END.fullmatch(text[end:].partition("\n")[0]):
+        return False
+    before = text[:begin].rstrip()
+    line = before.rpartition("\n")[2]
+    if line.startswith("```"):
+        before = before.removesuffix(line)
+    return before.count("```") % 2 == 0 and not _ANNOUNCED.search(before)
 
 
 def _values(text: str) -> Iterator[tuple[list[Any], int, int]]:
@@ -160,4 +191,5 @@ def _is_call(
         return False
     named = any(isinstance(value.get(key), str) and value[key] in names for key in _NAMES)
     # The arguments of a program are a list.
-    return named and any(key in value and not isinstance(value[key], list) for key in _ARGUMENTS)
+    is_program = "command" in value and isinstance(value.get("args"), list)
+    return named and any(key in value for key in _ARGUMENTS if not (is_program and key == "args"))

@@ -130,7 +130,15 @@ class LibraryModel:
             raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
-            if self._done.error is not None and not isinstance(error, ModelHTTPError):
+            # The library may have read an event with a ``type`` itself, and knows its class better.
+            if self._done.error is not None and not (
+                isinstance(error, ModelHTTPError)
+                or (
+                    self._done.error.get("object") != "error"
+                    and isinstance(error, ModelAPIError)
+                    and not lacks_reason_only(error)
+                )
+            ):
                 error = error_of_event(self._done.error, self._model.model_name)
             if words := refusal_of(error, self._target.secrets()):
                 usage = None if self._has_content else Usage(0, 0, 0.0)

@@ -38,9 +38,9 @@ BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
 #: The code in an event by which Groq refuses a call of its model. The number limits the bytes of an
 #: event that are searched for it.
 REFUSED_CALL, EVENT = b'"tool_use_failed"', 65_536
-#: What an event of vLLM has that is an error. The libraries take it for a piece without content.
-#: They know the errors of other servers, which have a ``type`` or an ``error``.
-ERROR_EVENT = re.compile(rb'"object"\s*:\s*"error"')
+#: What an event has that is an error: in vLLM's form ``object``, in that of other servers ``type``.
+#: In a chat stream, the libraries take it for a piece without content.
+ERROR_EVENT = re.compile(rb'"(?:object|type)"\s*:\s*"error"')
 #: Reasons of refusals that the library does not know as such.
 REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
 
@@ -56,8 +56,8 @@ class DoneMarker:
         body: The beginning of a response that was an event stream or no stream at all.
         refused_call: The error in the stream by which the provider rejected the model's tool call.
             None without such an error.
-        error: The first event of the stream that is an error in vLLM's form. None without such an
-            event.
+        error: The first event of the stream that is an error of the model's server. None without
+            such an event.
     """
 
     def __init__(self) -> None:
@@ -121,8 +121,8 @@ class DoneMarker:
             event = json.loads(line[5:])
         except (ValueError, RecursionError):
             return
-        if isinstance(event, dict) and self.error is None and "choices" not in event:
-            self.error = event if event.get("object") == "error" else None
+        if isinstance(event, dict) and self.error is None and not event.get("choices"):
+            self.error = event if "error" in (event.get("object"), event.get("type")) else None
         error = event.get("error") if isinstance(event, dict) else None
         if isinstance(error, dict) and error.get("code") == "tool_use_failed":
             self.refused_call = error

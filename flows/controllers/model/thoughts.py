@@ -42,8 +42,8 @@ _FINAL = re.compile(
     r"|<\|START_(?:RESPONSE|TEXT)\|>)"
 )
 _FINAL_END = re.compile(r"(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)+\s*\Z")
-#: A reply of gpt-oss whose server removed all tags.
-_BARE = re.compile(r"analysis(?=[^\W_])(.*)(?<![\s`\"'])assistantfinal(?![\s`.:])(.*)", re.DOTALL)
+#: A reply of gpt-oss whose server removed all tags. Prose about these names is none.
+_BARE = re.compile(r"analysis(?![\s:.,;_-])(.*)(?<![ `])assistantfinal(?!\.\w| \S)(.*)", re.DOTALL)
 #: A tag behind one of these characters is quoted, so it is text.
 _QUOTES = ("`", '"', "'", "\u2018", "\u201c")
 #: Maximum characters that wait for the end tag of a thought in the middle of a line.

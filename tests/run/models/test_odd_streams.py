@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -15,6 +16,7 @@ from perdure import (
     Command,
     ControllerExecutorFlow,
     End,
+    RetryableError,
     RoundContext,
     Settings,
     command,
@@ -303,6 +305,27 @@ THOUGHTS: Cases = {
     "an end that starts the answer": ("<think>", "secret</think>Hello!"),
     "not opened": ("I should greet.\n", "</think>", "\n\nHello!"),
 }
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+@pytest.mark.parametrize("ended", [None, "stop"])
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "error", "message": "engine crashed", "code": 500},
+        {"type": "error", "message": "engine crashed", "code": "server_error"},
+        {"object": "error", "message": "engine crashed", "code": 500, "choices": []},
+    ],
+)
+def test_an_error_as_an_event_makes_half_an_answer_none(
+    event: dict[str, Any], ended: str | None, is_done: bool
+) -> None:
+    last = [chunk({}, ended)] if ended else []
+    answer = stream(chunk({"content": "half an ans"}), event, *last)
+    if not is_done:
+        answer = Sends(answer.raw.removesuffix(b"data: [DONE]\n\n"))
+    with pytest.raises(RetryableError, match="engine crashed"):
+        replied(answer)
 
 
 def test_reasoning_between_tags_is_no_part_of_the_answer(each_case: Each) -> None:

@@ -310,6 +310,10 @@ def test_a_finish_behind_a_refused_call_or_one_in_doubt_is_refused() -> None:
     for observation, fault in (
         ({"refused": "never!", "by": "ann"}, "was refused"),
         ({"in_doubt": "unknown", "idempotency_key": "k"}, "is in doubt"),
+        ({"in_doubt": ""}, "is in doubt"),
+        ({"error": {"code": 402, "message": "declined"}}, "failed"),
+        ({"error": ["x"]}, "failed"),
+        ({"error": True}, "failed"),
         ({"error": "ChildFailed: x", "run": "r"}, "failed"),
     ):
         [refused] = refuse_finish([finish], [Turn(call(0), observation)])

@@ -67,6 +67,20 @@ TEXTS: Cases = {
     ),
     "of Mistral, not opened": ("secret[/THINK]Hello!", "Hello!"),
     "of gpt-oss, without tags": ("analysisWe greet.assistantfinalHello!", "Hello!"),
+    "of gpt-oss, bare, with code": (
+        "analysisWrite code.assistantfinal```python\nprint(1)\n```",
+        "```python\nprint(1)\n```",
+    ),
+    "of gpt-oss, bare, with quotes": (
+        'analysis"Hi" greets. Reply "Hello!"assistantfinalHello!',
+        "Hello!",
+    ),
+    "of gpt-oss, bare, in lines": ("analysisWe greet.\nassistantfinal\nHello!", "Hello!"),
+    "of gpt-oss, bare, in bold": ("analysis**Plan**assistantfinalHello!", "Hello!"),
+    "about analysis words": (
+        "analysisResult precedes theassistantfinal mark.",
+        "analysisResult precedes theassistantfinal mark.",
+    ),
     "about analysis": ("analysis is final", "analysis is final"),
     "about analysis files": (
         "analysis: see assistantfinal.md",
@@ -129,6 +143,17 @@ CALLS: Cases = {
         'I add.\n{"name": "sub", "args": {}}\n{"name": "add", "args": {}}\n',
     ),
     "json with more keys, alone": ('{"tool": "add", "input": {"a": 1}, "at": "12:00"}',),
+    "json with a list": ('{"name": "add", "arguments": ["1"]}',),
+    "json with an empty list": ('[{"name": "add", "parameters": []}]',),
+    "json before a token": ('I add.\n{"name": "add", "arguments": {"a": 1}}<|im_end|>',),
+    "json before an end": ('I add.\n{"name": "add", "arguments": {"a": 1}}</s>',),
+    "json before a semicolon": ('I add.\n{"name": "add", "arguments": {"a": 1}};',),
+    "json with an index": ('I add.\n{"name": "add", "arguments": {"a": 1}, "index": 0}',),
+    "json with a reason": ('I add.\n{"name": "add", "args": {"a": 1}, "reason": "asked"}',),
+    "json between words": ('I add.\n{"name": "add", "arguments": {"a": 1}}\nI wait.',),
+    "json in a fence between words": (
+        'I add.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nI wait.',
+    ),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
 }
 
@@ -158,6 +183,19 @@ WORDS: Cases = {
     "an example": (
         'Call it so:\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nThe result is 1.',
     ),
+    "a documented format": (
+        'Use this.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\n| a | b |',
+    ),
+    "two calls between words": (
+        'It did.\n{"name": "add", "arguments": {}}\n{"name": "add", "arguments": {}}\nDone.',
+    ),
+    "a log between words": (
+        'It did.\n{"name": "add", "arguments": {"a": 1}, "seconds": 3}\nDone.',
+    ),
+    "a definition between words": (
+        'I have it.\n{"name": "add", "description": "", "parameters": {}}\nDone.',
+    ),
+    "a transcript": ('So it went.\n```\nUser\n{"name": "add", "arguments": {}}\n```\nDone.',),
     "types": ("It returns a List<ToolCall> or Map<FunctionCall>.\n<ToolCall>\nshows one.",),
     "code span": ("Hermes wraps calls (`<tool_call>...</tool_call>`).",),
     "action": ("Action: add the numbers.\nInput: none.",),
