@@ -127,8 +127,9 @@ def test_a_huge_goal_is_cut_in_the_table_and_whole_on_its_page(
     visitor: Visitor, client: Client
 ) -> None:
     goal = "a word and " * 5000
+    before = len(visitor.see("/runs").html)  # with the names of all flows of this process
     run = client.submit("countdown", goal)
-    assert len(visitor.see("/runs").html) < 20_000
+    assert len(visitor.see("/runs").html) < before + len(goal) // 10
     assert goal.strip() in sound(visitor.see(f"/runs/{run.id}")).text
 
 
