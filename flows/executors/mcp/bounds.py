@@ -33,7 +33,7 @@ class BoundedStream(httpx2.AsyncByteStream):
     Reading more than ``most`` bytes raises StreamError with ``fault`` as its text.
 
     Args:
-        broken: Called with the error if the connection breaks. The error is a StreamError then,
+        broken: Called with the error if the connection breaks. Reading then raises a StreamError,
             because the client library ends the whole session after other errors.
     """
 
