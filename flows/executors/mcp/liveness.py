@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("perdure.mcp")
 #: Seconds for the answer to a ping.
 PING_SECONDS = 10.0
+#: Seconds for the answer to a ping that is pending when its session ends.
+LAST_SECONDS = 1.0
 #: The errors by which the client library (mcp 2.3) reports a broken connection: the whole text, or
 #: its beginning before the cause. A tool may have an error with the same code.
 CLOSED = (
@@ -60,10 +62,15 @@ class Ping:
         if self._pending is not None:
             await asyncio.wait({self._pending})
 
-    def cancel(self) -> None:
-        """Do not wait for the answer to a pending ping any more."""
+    async def end(self) -> None:
+        """End a pending ping, after a moment for its answer.
+
+        A ping that is cancelled while it connects would leave its socket to the garbage collector.
+        """
         if self._pending is not None:
+            await asyncio.wait({self._pending}, timeout=LAST_SECONDS)
             self._pending.cancel()
+            await asyncio.wait({self._pending})
 
     async def _wait(self, client: Client) -> None:
         from mcp import MCPError

@@ -269,8 +269,9 @@ class McpSession:
 
     async def close(self) -> None:
         """End the session and its program. Wait for the end."""
+        self._is_retired = True
+        await self.ping.end()
         self._unwanted.set()
-        self.ping.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({self._life})
 
