@@ -204,8 +204,9 @@ class _Stepping:
         self._model_provider = model_provider
         #: Agents and their copies. Both are kept alive, since they are known by their ids.
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
-        #: For each agent (by id) and name of tools: whether a call needs approval, as far as it is
-        #: known without the tool's own function. Tools of several namespaces may have one name.
+        #: For each agent (by id) and name of tools: functions that return whether a call needs
+        #: approval. None: the tool's own function decides. Tools of several namespaces may have one
+        #: name.
         self._is_asked: dict[tuple[int, str], list[Callable[[AgentCall], bool | None]]] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:

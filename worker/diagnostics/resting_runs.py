@@ -119,7 +119,7 @@ def _how_to_go_on(case: RunCase) -> str:
                 f"step: {command}"
             )
         case "again":
-            return f"A retry of the same code fails in the same way. To begin anew: {command}"
+            return f"A retry of the same code fails in the same way. To start a new run: {command}"
         case _:
             return f"Fix the cause (and restart the workers, if it was in code), then: {command}"
 

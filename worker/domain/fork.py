@@ -29,7 +29,7 @@ class Fork:
         run_id: Id of the other run.
         step: The step at which the fork begins.
         node: The node of this step.
-        turns: The other run's turns before this step, as far as they are still stored.
+        turns: The other run's turns before this step that are still stored.
         forgotten: Number of the other run's oldest turns that are no longer stored.
         values: Named values that the fork begins with.
         artifacts: Artifacts that the turns name, and the other run's files, by name.

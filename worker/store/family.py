@@ -83,7 +83,7 @@ class Family(StorePart):
             ended: the maximum number of ended children to skip. They do not count for ``most``.
 
         Returns:
-            What the caller has to do next. With the word ``damaged``, its ``start`` is the damaged
+            The next step for the caller. With the word ``damaged``, its ``start`` is the damaged
             key or field.
         """
         named = {"id": run_id, "slice": most, "ended": ended, "walk": walk, "from": start}

@@ -40,7 +40,7 @@ def is_denied(error: Exception) -> bool:
 REFUSALS = {
     "MISCONF": (
         "It cannot write to its disk, which may be full, and refuses all writes. Free space there, "
-        "and see its log. What it acknowledged is kept, and runs continue by themselves"
+        "and see its log. Acknowledged writes are kept, and runs continue by themselves"
     ),
     "READONLY": "It is a replica. Set PERDURE_REDIS_URL to the primary",
     "LOADING": "It has started and still reads its data. Wait until it has read everything",

@@ -41,9 +41,9 @@ class AiSdkChat(ChatBody):
     """The conversation so far. Only the last message of a person is used, or its answer. Its files
     come with their data (`data:` URLs): addresses are refused."""
     trigger: str = "submit-message"
-    """`regenerate-message` submits a run anew for the same message."""
+    """`regenerate-message` submits another run for the same message."""
     message_id: str | None = None
-    """The message that is to be made anew."""
+    """The id of the message to regenerate."""
     inputs: dict[str, Any] | None = None
     """The flow's inputs, for a new run."""
 
