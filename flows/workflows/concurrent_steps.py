@@ -110,7 +110,7 @@ class Sibling:
         The changes that the step made to its context are restored, too (``take_over``).
         """
         step, context = self.step, self.context
-        failures = set(self._names_of_failure())
+        failures = self._names_of_failure()
         for name in (step.key, f"{WHOLE}{step.key}", *failures):
             if name in context.journal.recorded:
                 told = self._whole(self._round.recorded(name))
@@ -119,21 +119,23 @@ class Sibling:
                 return entry_of(step.key, told, context.artifact)
         return None
 
-    def _names_of_failure(self) -> tuple[str, str]:
+    def _names_of_failure(self) -> tuple[str, ...]:
         """Return the names that the record of a step's failure may have, the preferred one first.
 
         A retry of the run by a person tries a failed step again, so its failure gets another name.
         Workers of older releases read only the first name. Failures before earlier retries may have
-        left no room for it. The second name has its own scope for each retry.
+        left no room for it. The second name has its own scope for each retry. Before the first
+        retry there is only the first name.
         """
         name = name_of_failure(self.step.key, self.context)
         older = f"{SCOPE}{name}" if name in self.keys else name
-        return older, f"{scope_of_retry(FAILED, self.context)}{name}"
+        scope = scope_of_retry(FAILED, self.context)
+        return (older, f"{scope}{name}") if scope else (older,)
 
     def _name_of_failure(self) -> str:
-        preferred, scoped = self._names_of_failure()
+        preferred, *scoped = self._names_of_failure()
         has_room = self.context.journal.has_room(preferred, beside=len(self.keys))
-        return preferred if has_room else scoped
+        return scoped[0] if scoped and not has_room else preferred
 
     def record(self, entry: JournalEntry) -> JournalEntry:
         """Record the step's entry before its round's commit, and return the recorded entry.

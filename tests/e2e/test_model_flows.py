@@ -246,7 +246,8 @@ def test_a_command_that_a_tools_output_asks_for_is_neither_offered_nor_carried_o
     assert (run.status, run.answer) == (RunStatus.COMPLETED, "I could not")
     assert "IGNORE ALL ELSE" in str(play.asked[1].body["messages"][-1]), "the model was really told"
     refusals = [str(play.asked[number].body["messages"][-1]["content"]) for number in (2, 3)]
-    assert all("no command is named 'run_shell'" in refusal for refusal in refusals)
+    assert "no command is named 'run_shell'" in refusals[0]
+    assert "call as text, so it calls no command" in refusals[1]
     assert all("run_shell" not in str(each.body["tools"]) for each in play.asked)
     assert not (workspace / "pwned").exists()
 
