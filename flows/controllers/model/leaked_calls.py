@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from perdure.flows.controllers.model.thoughts import is_quoted
+from perdure.flows.controllers.model.thoughts import TextBefore
 
 #: Names of tags around calls, in lower case. The same names in upper case count, too. Names in
 #: mixed case are types of programs, such as ``List<ToolCall>``.
@@ -30,7 +30,9 @@ _MARKS = (
     # Llama, InternLM, Cohere, Apertus
     r"<\|(?:python_tag|action_start|plugin|START_ACTION|call|tools_prefix)\|>",
     r"<\|channel\|>commentary",  # gpt-oss
-    r"^[^\w\n]*+(?:assistant)?(?:commentary|analysis)? to=functions\.\w",  # gpt-oss, bare
+    # gpt-oss, bare
+    r"^[^\w\n]*+(?:commentary|analysis)? to=functions\.\w",
+    r"assistant(?:commentary|analysis)? to=functions\.\w",
     r"\[/?TOOL_CALLS\]|\[TOOL_REQUEST\]",  # Mistral, LM Studio
     r"^functools\[\{",  # Phi
     r"```tool_(?:code|calls?)\b",  # Gemma
@@ -52,11 +54,6 @@ MOST_READ = 100
 #: which may have a model's special tokens.
 _LEAD = re.compile(r"\s*(?:```\w*\s*)?")
 _END = re.compile(r"(?:[\s`;]|<\|[^|>]{1,40}\|>|</?\w{1,20}>)*+")
-#: Words before JSON that announce an example or a report.
-_ANNOUNCED = re.compile(
-    r":\s*\Z|\b(?:example|e\.g\.|format|syntax|looks? like|such as)|(?:\A|[.\n] *)(?:Use|Call)\b",
-    re.IGNORECASE,
-)
 #: A whole reply in a fence of three backticks.
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 #: The beginning of an object in JSON.
@@ -66,9 +63,9 @@ _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w.-]*)\(.*\)\s*\]?", re.DOTALL)
 #: The keys of a call's name and arguments in JSON, and other keys of calls.
 _NAMES = ("name", "tool", "tool_name", "function", "function_name", "recipient_name", "command")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params", "command_args")
-_OTHERS = ("id", "call_id", "type", "thought", "thoughts", "index", "status", "reason")
-#: The keys of a call that also counts between words.
-_BETWEEN = {"name", "arguments", "id", "type", "thoughts", "index", "status", "reason"}
+_OTHERS = ("id", "call_id", "type", "thought", "thoughts", "index")
+#: The states of a call in the format of OpenAI's Responses. Other values are those of a log.
+_STATES = ("in_progress", "completed", "incomplete")
 
 
 def is_leaked_call(text: str, names: Collection[str], commands: bool = True) -> bool:
@@ -81,9 +78,8 @@ def is_leaked_call(text: str, names: Collection[str], commands: bool = True) -> 
     """
     fenced = _FENCE.fullmatch(text.strip())
     body = fenced[1] if fenced else text.strip()
-    for source in (text, body):
-        if any(not _is_quoted(source[: mark.start()]) for mark in _MARK.finditer(source)):
-            return True
+    if _has_mark(text) or _has_mark(body):
+        return True
     python = _PYTHON.fullmatch(body)
     called = [mark["functionary"] or mark["react"] for mark in _NAMED_MARK.finditer(text)]
     if python is not None:
@@ -95,9 +91,15 @@ def is_leaked_call(text: str, names: Collection[str], commands: bool = True) -> 
     )
 
 
-def _is_quoted(before: str) -> bool:
-    """Return whether a mark is quoted: see ``is_quoted``. It may be anywhere in a code span."""
-    return is_quoted(before) or before.rpartition("\n")[2].count("`") % 2 == 1
+def _has_mark(text: str) -> bool:
+    """Return whether a text has the beginning of a call that is not quoted or in a code span."""
+    before, at = TextBefore(), 0
+    for mark in _MARK.finditer(text):
+        before.add(text[at : mark.start()])
+        at = mark.start()
+        if not (before.is_quoted or before.is_in_span):
+            return True
+    return False
 
 
 def _is_command(body: str, names: Collection[str]) -> bool:
@@ -116,42 +118,20 @@ def _is_command(body: str, names: Collection[str]) -> bool:
 
 
 def _has_json_call(text: str, names: Collection[str], commands: bool) -> bool:
-    """Return whether a text begins or ends with a call in JSON, or has one between words.
+    """Return whether a text begins or ends with a call in JSON.
 
     Behind other words, a log or an example may look like a call. There a call counts only if
-    nothing follows it and it has no other keys than calls have. For a call between words, see
-    ``_stands_between``.
+    nothing follows it and it has no other keys than calls have.
     """
     last: tuple[list[Any], int] | None = None
-    calls: list[tuple[Any, int, int]] = []
     for values, begin, end in _values(text):
-        found = [each for each in values if _is_call(each, names, commands)]
-        if found and last is None and _LEAD.fullmatch(text, 0, begin):
+        is_first = last is None and _LEAD.fullmatch(text, 0, begin)
+        if is_first and any(_is_call(each, names, commands) for each in values):
             return True
         last = values, end
-        calls += [(each, begin, end) for each in found]
-    if last is None:
+    if last is None or not _END.fullmatch(text, last[1]):
         return False
-    if _END.fullmatch(text, last[1]):
-        return any(_is_call(each, names, commands, has_call_keys_only=True) for each in last[0])
-    return len(calls) == 1 and _stands_between(text, *calls[0])
-
-
-def _stands_between(text: str, value: Mapping[str, Any], begin: int, end: int) -> bool:
-    """Return whether the only call in a text counts although words follow it.
-
-    It has the keys of a call and an object as arguments, and is alone in its lines or in a fence.
-    The words before it announce no example.
-    """
-    if not value.keys() <= _BETWEEN or not isinstance(value.get("arguments"), Mapping):
-        return False
-    if not _END.fullmatch(text[end:].partition("\n")[0]):
-        return False
-    before = text[:begin].rstrip()
-    line = before.rpartition("\n")[2]
-    if line.startswith("```"):
-        before = before.removesuffix(line)
-    return before.count("```") % 2 == 0 and not _ANNOUNCED.search(before)
+    return any(_is_call(each, names, commands, has_call_keys_only=True) for each in last[0])
 
 
 def _values(text: str) -> Iterator[tuple[list[Any], int, int]]:
@@ -159,7 +139,8 @@ def _values(text: str) -> Iterator[tuple[list[Any], int, int]]:
 
     Their begin and end in the text follow the objects.
     """
-    decoder, end = json.JSONDecoder(), 0
+    # Models leave raw line breaks in strings.
+    decoder, end = json.JSONDecoder(strict=False), 0
     for _ in range(MOST_READ):
         found = _JSON.search(text, end)
         if found is None:
@@ -187,9 +168,11 @@ def _is_call(
         )
     if {"description", "parameters"} <= value.keys():
         return False
-    if has_call_keys_only and not value.keys() <= {*_NAMES, *_ARGUMENTS, *_OTHERS}:
+    others = value.keys() - {*_NAMES, *_ARGUMENTS, *_OTHERS}
+    if value.get("type") == "function_call" and value.get("status") in _STATES:
+        others -= {"status"}
+    if has_call_keys_only and others:
         return False
     named = any(isinstance(value.get(key), str) and value[key] in names for key in _NAMES)
-    # The arguments of a program are a list.
-    is_program = "command" in value and isinstance(value.get("args"), list)
-    return named and any(key in value for key in _ARGUMENTS if not (is_program and key == "args"))
+    # A list has the arguments of a program, or the names of a tool's parameters.
+    return named and any(key in value and not isinstance(value[key], list) for key in _ARGUMENTS)

@@ -16,6 +16,7 @@ from perdure.flows.controllers.model.chat import Reply, ToolCall
 from perdure.flows.controllers.model.history_window import MARK as MARK_OF_DROP
 from perdure.flows.controllers.model.history_window import SUMMARY
 from perdure.flows.controllers.model.leaked_calls import is_leaked_call
+from perdure.flows.controllers.model.thoughts import has_bare_thoughts
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.core.answer_types import takes_text
 from perdure.flows.core.errors import BadReply
@@ -220,7 +221,7 @@ def decisions_of(reply: Reply, names: ToolNames, tools: bool = False) -> list[Co
     uncalled = BadReply(
         f"the reply {what}: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"
     )
-    if tools or "{" not in reply.text:
+    if tools or "{" not in reply.text or has_bare_thoughts(reply.text):
         raise bad(uncalled, extras)
     try:
         decided = read_reply(reply.text)

@@ -17,13 +17,16 @@ THINK = ("<think>", "</think>")
 #: the first words of a reply, and an end tag without a start tag does not count.
 _WORDS = tuple(
     (f"<{name}>", f"</{name}>")
-    for name in (
-        *("thinking", "thought", "thoughts", "reasoning"),
-        *("THINK", "THINKING", "THOUGHT", "REASONING"),
-    )
+    for word in ("think", "thinking", "thought", "thoughts", "reasoning")
+    for name in (word, word.upper(), word.capitalize())
+    if name != "think"
 )
-#: The tags of gpt-oss. Other models end their replies with the same end tag.
-_HARMONY = ("<|channel|>analysis<|message|>", "<|end|>")
+#: The tags of gpt-oss, also with the role before them. Other models end their replies with the same
+#: end tag.
+_HARMONY = (
+    ("<|channel|>analysis<|message|>", "<|end|>"),
+    ("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"),
+)
 #: Tags that count only at the beginning of a line. After other text, their end tag has to follow.
 AT_START = (
     *_WORDS,
@@ -34,16 +37,23 @@ AT_START = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere
     ("<|channel>thought", "<channel|>"),  # Gemma
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
-    _HARMONY,
+    *_HARMONY,
 )
 #: The beginning of an answer in the formats of gpt-oss and Cohere, and its possible ends.
 _FINAL = re.compile(
-    r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<]*<\|message\|>"
+    r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final(?:[^<]|<\|constrain\|>)*+<\|message\|>"
     r"|<\|START_(?:RESPONSE|TEXT)\|>)"
 )
-_FINAL_END = re.compile(r"(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)+\s*\Z")
-#: A reply of gpt-oss whose server removed all tags. Prose about these names is none.
-_BARE = re.compile(r"analysis(?![\s:.,;_-])(.*)(?<![ `])assistantfinal(?!\.\w| \S)(.*)", re.DOTALL)
+_FINAL_END = re.compile(r"(?<!\|>)(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)++\s*\Z")
+#: A reply of gpt-oss whose server removed all tags. Prose about these names is none, and a mark in
+#: quotes is a part of the answer.
+_BARE = re.compile(
+    r"analysis(?![\s:.,;_/(-])(.*)"
+    r"(?<![ `])(?:(?<![\"'])assistantfinal|assistantfinal(?![\"']))(?!\.\w| \S)(.*)",
+    re.DOTALL,
+)
+#: The end of a line without words.
+_LINE_END = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 #: A tag behind one of these characters is quoted, so it is text.
 _QUOTES = ("`", '"', "'", "\u2018", "\u201c")
 #: Maximum characters that wait for the end tag of a thought in the middle of a line.
@@ -64,6 +74,42 @@ class Segment(NamedTuple):
     tags: tuple[str, str]
 
 
+class TextBefore:
+    """The text before a tag. It grows, and holds only what decides whether the tag counts.
+
+    Attributes:
+        is_blank: Whether the text has no words yet.
+        is_line_start: Whether the text's last line has no words.
+        is_in_span: Whether a code span is open in the text's last line.
+    """
+
+    def __init__(self) -> None:
+        self.is_blank = self.is_line_start = True
+        self.is_in_span = False
+        self._end = ""
+        self._ticks = ""
+        self._fences = 0
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether a tag behind the text is quoted, and so ordinary text."""
+        return self._end in _QUOTES or self._fences % 2 == 1
+
+    def add(self, text: str) -> None:
+        """Add the text that follows."""
+        if not text:
+            return
+        self.is_blank = self.is_blank and not text.strip()
+        _, line_break, line = text.rpartition("\n")
+        self.is_line_start = (bool(line_break) or self.is_line_start) and not line.strip()
+        self.is_in_span = (self.is_in_span and not line_break) ^ (line.count("`") % 2 == 1)
+        self._end = text[-1]
+        # The backticks at the end may be the beginning of a fence.
+        text = self._ticks + text
+        self._fences += text.count("```")
+        self._ticks = "`" * ((len(text) - len(text.rstrip("`"))) % 3)
+
+
 class ThoughtSplitter:
     """A splitter of a streamed reply into text and thoughts.
 
@@ -82,27 +128,9 @@ class ThoughtSplitter:
         starts = sorted(self._starts, key=len, reverse=True)
         self._start = re.compile("|".join(map(re.escape, starts)))
         self._inside: tuple[str, str] | None = None
-        self._said = ""
+        self._before = TextBefore()
         self._held = ""
-
-    def _first_start(self, rest: str) -> tuple[int, tuple[str, str]] | None:
-        """Return the first start tag in ``rest`` that may begin a thought.
-
-        A tag other than the main one counts only at the beginning of a line. If it is in
-        ``_WORDS``, it counts only at the beginning of the reply.
-
-        Returns:
-            The tag's place in ``rest``, and the pair of start tag and end tag. None if no start tag
-                counts.
-        """
-        first = -1 if self._said.strip() else len(rest) - len(rest.lstrip())
-        for mark in self._start.finditer(rest):
-            tags = self._starts[mark[0]]
-            if tags in _WORDS and tags != self._main and mark.start() != first:
-                continue
-            if tags == self._main or _is_line_start(self._said + rest[: mark.start()]):
-                return mark.start(), tags
-        return None
+        self._last_ends: dict[str, int] = {}
 
     def feed(self, piece: str) -> list[Segment]:
         """Add a piece of the reply, and return the segments that are certain now.
@@ -110,9 +138,12 @@ class ThoughtSplitter:
         An end that could be the beginning of a tag is held back until the next call.
         """
         rest, self._held = self._held + piece, ""
+        self._last_ends = {}
         segments: list[Segment] = []
-        while rest:
-            rest = self._inner(rest, segments) if self._inside else self._outer(rest, segments)
+        at = 0
+        while at < len(rest):
+            read = self._inner if self._inside else self._outer
+            at = read(rest, at, segments)
         return [each for each in segments if each.content]
 
     def flush(self) -> list[Segment]:
@@ -122,60 +153,61 @@ class ThoughtSplitter:
             return []
         if self._inside:
             return [Segment("thought", held, self._inside)]
-        return [self._text(held)]
+        self._before.add(held)
+        return [Segment("text", held, self._main)]
 
-    def _text(self, content: str) -> Segment:
-        self._said += content
-        return Segment("text", content, self._main)
-
-    def _inner(self, rest: str, segments: list[Segment]) -> str:
-        """Add a thought's text to ``segments``, and return the piece's rest after the end tag."""
+    def _inner(self, rest: str, begin: int, segments: list[Segment]) -> int:
+        """Add a thought's text from ``begin`` to ``segments``, and return the end of its tag."""
         assert self._inside is not None
         tags = self._inside
-        place = rest.find(tags[1])
+        place = rest.find(tags[1], begin)
         if place < 0:
-            keep = _tail(rest, (tags[1],))
-            segments.append(Segment("thought", rest[: len(rest) - keep], tags))
-            self._held = rest[len(rest) - keep :]
-            return ""
-        segments += [Segment("thought", rest[:place], tags), Segment("close", tags[1], tags)]
+            certain = len(rest) - _tail(rest[begin:], (tags[1],))
+            segments.append(Segment("thought", rest[begin:certain], tags))
+            self._held = rest[certain:]
+            return len(rest)
+        segments += [Segment("thought", rest[begin:place], tags), Segment("close", tags[1], tags)]
         self._inside = None
-        return rest[place + len(tags[1]) :]
+        return place + len(tags[1])
 
-    def _outer(self, rest: str, segments: list[Segment]) -> str:
-        """Add text outside of thoughts to ``segments``. Return the rest."""
-        start = self._first_start(rest)
-        if start is None:
-            keep = _tail(rest, self._starts)
-            segments.append(self._text(rest[: len(rest) - keep]))
-            self._held = rest[len(rest) - keep :]
-            return ""
-        place, tags = start
-        after = place + len(tags[0])
-        before = self._said + rest[:place]
-        if is_quoted(before):
-            segments.append(self._text(rest[:after]))
-            return rest[after:]
-        opens = _is_line_start(before) and (tags == self._main or not before.strip())
-        if not opens and tags[1] not in rest[after:] and len(rest) <= MOST_HELD:
-            segments.append(self._text(rest[:place]))
-            self._held = rest[place:]
-            return ""
-        if not opens and tags[1] not in rest[after:]:
-            segments.append(self._text(rest[:after]))
-            return rest[after:]
-        segments += [self._text(rest[:place]), Segment("open", tags[0], tags)]
-        self._inside = tags
-        return rest[after:]
+    def _outer(self, rest: str, begin: int, segments: list[Segment]) -> int:
+        """Add the text from ``begin`` to the next thought to ``segments``, and return its end.
 
+        A tag other than the main one counts only at the beginning of a line. If it is in
+        ``_WORDS``, it counts only at the beginning of the reply.
+        """
+        before, at = self._before, begin
+        for mark in self._start.finditer(rest, begin):
+            before.add(rest[at : mark.start()])
+            at = mark.start()
+            tags = self._starts[mark[0]]
+            is_main = tags == self._main
+            if not (is_main or (before.is_blank if tags in _WORDS else before.is_line_start)):
+                continue
+            if before.is_quoted:
+                continue
+            opens = before.is_line_start and (is_main or before.is_blank)
+            if not opens and not self._ends_after(mark.end(), rest, tags):
+                if len(rest) - at > MOST_HELD:
+                    continue
+                segments.append(Segment("text", rest[begin:at], self._main))
+                self._held = rest[at:]
+                return len(rest)
+            text = Segment("text", rest[begin:at], self._main)
+            segments += [text, Segment("open", tags[0], tags)]
+            self._inside = tags
+            return mark.end()
+        certain = len(rest) - _tail(rest[begin:], self._starts)
+        before.add(rest[at:certain])
+        segments.append(Segment("text", rest[begin:certain], self._main))
+        self._held = rest[certain:]
+        return len(rest)
 
-def is_quoted(before: str) -> bool:
-    """Return whether a tag is quoted, and so ordinary text.
-
-    Args:
-        before: The text before the tag.
-    """
-    return before.endswith(_QUOTES) or before.count("```") % 2 == 1
+    def _ends_after(self, place: int, rest: str, tags: tuple[str, str]) -> bool:
+        """Return whether an end tag follows. Each end tag is searched once in a piece."""
+        if tags[1] not in self._last_ends:
+            self._last_ends[tags[1]] = rest.rfind(tags[1])
+        return self._last_ends[tags[1]] >= place
 
 
 def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str]:
@@ -197,6 +229,14 @@ def without_thoughts(text: str, tags: tuple[str, str] = THINK) -> tuple[str, str
     return words, "\n\n".join(each.strip() for each in thoughts if each.strip())
 
 
+def has_bare_thoughts(text: str) -> bool:
+    """Return whether a reply of gpt-oss without its tags could not be split.
+
+    Its reasoning may name commands that the model then rejects.
+    """
+    return text.lstrip().startswith("analysis") and "assistantfinal" in text
+
+
 def _unopened(words: str, tags: tuple[str, str], is_main: bool) -> int | None:
     """Return the place of the end tag of a thought that the prompt's template opened.
 
@@ -206,23 +246,17 @@ def _unopened(words: str, tags: tuple[str, str], is_main: bool) -> int | None:
     Returns:
         None if no end tag counts.
     """
-    if tags == _HARMONY or (tags in _WORDS and not is_main):
+    if tags in _HARMONY or (tags in _WORDS and not is_main):
         return None
-    place = words.rfind(tags[1])
-    while place >= 0:
-        line = words[place + len(tags[1]) :].partition("\n")[0]
-        if (
-            (is_main or not line.strip() or not tags[1].startswith("</"))
-            and (tags[0] if is_main else tags[0].rstrip(">")) not in words[:place]
-            and not is_quoted(words[:place])
-        ):
-            return place
-        place = words.rfind(tags[1], 0, place)
-    return None
-
-
-def _is_line_start(before: str) -> bool:
-    return not before.rpartition("\n")[2].strip()
+    start = words.find(tags[0] if is_main else tags[0].rstrip(">"))
+    before, at, place = TextBefore(), 0, None
+    for end in re.finditer(re.escape(tags[1]), words[: start if start >= 0 else None]):
+        before.add(words[at : end.start()])
+        at = end.start()
+        counts = is_main or not tags[1].startswith("</") or _LINE_END.match(words, end.end())
+        if counts and not before.is_quoted:
+            place = at
+    return place
 
 
 def _tail(text: str, tags: Iterable[str]) -> int:

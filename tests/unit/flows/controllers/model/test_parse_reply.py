@@ -15,6 +15,7 @@ from perdure.flows.controllers.model.parse_reply import (
     decisions_of,
     is_in_words,
 )
+from perdure.flows.controllers.model.thoughts import without_thoughts
 from perdure.flows.controllers.model.tool_names import ToolNames
 
 NAMES = ToolNames(["read_file", "test.double", "finish"])
@@ -194,6 +195,20 @@ def test_chatter_around_the_object_is_passed_over_and_the_last_with_a_command_co
 ) -> None:
     read = read_reply(text)
     assert isinstance(read, Command) and read.name == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"analysisMaybe {ONE}? No. assistantfinalI cannot.",
+        f"analysis- Maybe {ONE}? No.assistantfinalI cannot.",
+        f"analysis\nMaybe {ONE}? No.\nassistantfinal\nI cannot.",
+        f"analysisMaybe `{ONE}`assistantfinalI cannot.",
+    ],
+)
+def test_a_command_in_reasoning_that_cannot_be_split_off_is_not_carried_out(text: str) -> None:
+    with pytest.raises(BadReply, match="calls no command"):
+        decisions_of(Reply(without_thoughts(text)[0]), NAMES)
 
 
 @pytest.mark.timeout(30)  # with time that grows as the square of the length it would be hours

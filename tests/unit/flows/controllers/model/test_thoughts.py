@@ -57,6 +57,7 @@ TEXTS: Cases = {
         'It is <thought id="1">a</thought>\nin XML.',
     ),
     "upper case": ("<THINK>secret</THINK>Hello!", "Hello!"),
+    "capitalized": ("<Think>secret</Think>Hello!", "Hello!"),
     "thoughts": ("<thoughts>secret</thoughts>Hello!", "Hello!"),
     "with a prefix": ("<mm:think>secret</mm:think>Hello!", "Hello!"),
     "of Gemma": ("<|channel>thought\nsecret<channel|>Hello!", "Hello!"),
@@ -77,9 +78,21 @@ TEXTS: Cases = {
     ),
     "of gpt-oss, bare, in lines": ("analysisWe greet.\nassistantfinal\nHello!", "Hello!"),
     "of gpt-oss, bare, in bold": ("analysis**Plan**assistantfinalHello!", "Hello!"),
+    "of gpt-oss, bare, with a quoted mark": (
+        'analysisWe explain.assistantfinalServers print "assistantfinal" first.',
+        'Servers print "assistantfinal" first.',
+    ),
     "about analysis words": (
         "analysisResult precedes theassistantfinal mark.",
         "analysisResult precedes theassistantfinal mark.",
+    ),
+    "about analysis paths": (
+        "analysis/a.md is written; the mark is\nassistantfinal\nin line 3.",
+        "analysis/a.md is written; the mark is\nassistantfinal\nin line 3.",
+    ),
+    "about analysis functions": (
+        "analysis(x) returns 'assistantfinal' for 1.",
+        "analysis(x) returns 'assistantfinal' for 1.",
     ),
     "about analysis": ("analysis is final", "analysis is final"),
     "about analysis files": (
@@ -98,6 +111,28 @@ TEXTS: Cases = {
             "<|channel|>final<|message|>Hello!<|return|>"
         ),
         "Hello!",
+    ),
+    "of gpt-oss, with a role": (
+        (
+            "<|start|>assistant<|channel|>analysis<|message|>secret<|end|><|start|>assistant"
+            "<|channel|>final<|message|>Hello!"
+        ),
+        "Hello!",
+    ),
+    "of gpt-oss, twice": (
+        (
+            "<|channel|>analysis<|message|>secret<|end|><|start|>assistant"
+            "<|channel|>analysis<|message|>secret<|end|><|start|>assistant"
+            "<|channel|>final<|message|>Hello!<|return|>"
+        ),
+        "Hello!",
+    ),
+    "of gpt-oss, with a format": (
+        (
+            "<|channel|>analysis<|message|>secret<|end|><|start|>assistant"
+            "<|channel|>final <|constrain|>json<|message|>{}<|return|>"
+        ),
+        "{}",
     ),
 }
 
@@ -129,6 +164,10 @@ CALLS: Cases = {
     "react": ('Thought: I add.\nAction: add\nAction Input: {"a": 1}',),
     "react, bold": ('**Action:** `add`\n**Action Input:** {"a": 1}',),
     "gpt-oss, bare": ('assistantcommentary to=functions.add json{"a":1}',),
+    "gpt-oss, bare, after reasoning": (
+        'analysisWe add.assistantcommentary to=functions.add json{"a":1}',
+    ),
+    "gpt-oss, bare, role first": ('analysisWe add.assistant to=functions.add code{"a":1}',),
     "json after words": ('I add.\n{"name": "add", "arguments": {"a": 1}}',),
     "json list after words": ('I add.\n[\n {"name": "add", "arguments": {"a": 1}}\n]',),
     "json in a fence after words": ('I add.\n```json\n{"name": "add", "arguments": {}}\n```',),
@@ -143,16 +182,16 @@ CALLS: Cases = {
         'I add.\n{"name": "sub", "args": {}}\n{"name": "add", "args": {}}\n',
     ),
     "json with more keys, alone": ('{"tool": "add", "input": {"a": 1}, "at": "12:00"}',),
-    "json with a list": ('{"name": "add", "arguments": ["1"]}',),
-    "json with an empty list": ('[{"name": "add", "parameters": []}]',),
+    "json with a line break in a text": ('{"name": "add", "arguments": {"a": "x\ny"}}',),
     "json before a token": ('I add.\n{"name": "add", "arguments": {"a": 1}}<|im_end|>',),
     "json before an end": ('I add.\n{"name": "add", "arguments": {"a": 1}}</s>',),
     "json before a semicolon": ('I add.\n{"name": "add", "arguments": {"a": 1}};',),
     "json with an index": ('I add.\n{"name": "add", "arguments": {"a": 1}, "index": 0}',),
-    "json with a reason": ('I add.\n{"name": "add", "args": {"a": 1}, "reason": "asked"}',),
-    "json between words": ('I add.\n{"name": "add", "arguments": {"a": 1}}\nI wait.',),
-    "json in a fence between words": (
-        'I add.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nI wait.',
+    "json of Responses": (
+        (
+            'I add.\n{"type": "function_call", "id": "f", "call_id": "c", "name": "add", '
+            '"arguments": "{}", "status": "completed"}'
+        ),
     ),
     "code of gemma": ("```tool_code\nprint(add(1))\n```",),
 }
@@ -188,6 +227,14 @@ WORDS: Cases = {
     ),
     "two calls between words": (
         'It did.\n{"name": "add", "arguments": {}}\n{"name": "add", "arguments": {}}\nDone.',
+    ),
+    "a report of a call": (
+        'I called it.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nIt returned 3.',
+    ),
+    "a log with a status": ('Done.\n{"tool": "add", "input": {"a": 1}, "status": "ok"}',),
+    "a log with a reason": ('Done.\n{"tool": "add", "input": {"a": 1}, "reason": "no net"}',),
+    "a list of tools": (
+        '[{"name": "add", "parameters": ["a", "b"]}, {"name": "finish", "parameters": []}]',
     ),
     "a log between words": (
         'It did.\n{"name": "add", "arguments": {"a": 1}, "seconds": 3}\nDone.',
@@ -249,7 +296,7 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
     each_case(WORDS, check)
 
 
-@pytest.mark.timeout(30)  # with time that grows as the square of the length it would be minutes
+@pytest.mark.parametrize("start", ["<", "analysis", "<|channel|>final<|message|>"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -264,11 +311,17 @@ def test_words_about_calls_are_no_call(each_case: Each) -> None:
         "```\n",
         "<thinking>\n",
         "</think>`",
+        "`</think>`",
+        "<think>",
+        "x <think> ",
+        "\n[THINK]a",
+        "<|end|>",
+        "[/THINK]`",
     ],
 )
-@pytest.mark.timeout(20)  # a search in quadratic time takes 49 s and longer
-def test_no_search_takes_longer_than_the_text(text: str) -> None:
-    whole = "<" + text * (100_000 // len(text))
-    assert not is_leaked_call(whole, {"add"})
-    words, thoughts = without_thoughts(whole)
+@pytest.mark.timeout(20)  # a search in quadratic time takes 25 s and longer
+def test_no_search_takes_longer_than_the_text(start: str, text: str) -> None:
+    whole = text * (500_000 // len(text)) + "x"
+    assert not is_leaked_call(start + whole, {"add"})
+    words, thoughts = without_thoughts(start + whole)
     assert len(words) + len(thoughts) >= len(whole) - len("</think>")
