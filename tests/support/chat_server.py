@@ -71,10 +71,11 @@ class Garbles:
 
 @dataclass(frozen=True)
 class Sends:
-    """These bytes are the whole answer, and end in order."""
+    """These bytes are the whole answer, and end in order, unless the connection is cut."""
 
     raw: bytes
     kind: str = "text/event-stream"
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -301,7 +302,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if isinstance(fault, Sends):
             self._chunk(fault.raw.decode())
-            if fault.raw:
+            if fault.is_cut:
+                self.close_connection = True
+            elif fault.raw:
                 self._chunk("")
             return
         for number, event in enumerate(events):

@@ -38,6 +38,10 @@ UNKNOWN_MODEL = re.compile(
     r"|no longer)",
     re.IGNORECASE | re.DOTALL,
 )
+#: The code of an error for a request that exceeds the model's context window, and the statuses of
+#: codes in events.
+TOO_LONG = "context_length_exceeded"
+STATUSES = {TOO_LONG: "400", "rate_limit_exceeded": "429"}
 #: Maximum seconds to wait. No provider means more than a day, and a run should not wait longer.
 LONGEST_WAIT = 86_400.0
 #: Maximum characters shown to the model of a call that the provider refused.
@@ -203,11 +207,20 @@ def error_of_event(event: Mapping[str, Any], model: str) -> ModelAPIError:
     """Return the error for an event by which the model's server ends its reply."""
     from pydantic_ai import exceptions
 
-    code = str(event.get("code"))
-    if re.fullmatch("[45][0-9][0-9]", code):
-        return exceptions.ModelHTTPError(int(code), model, dict(event), in_stream=True)
-    text = str(event.get("message") or event)
-    return exceptions.ModelAPIError(model, text, in_stream=True)
+    inner = event.get("error")
+    body = dict(inner if isinstance(inner, Mapping) else event)
+    code = str(body.get("code"))
+    status = STATUSES.get(code, code)
+    if re.fullmatch("[45][0-9][0-9]", status):
+        return exceptions.ModelHTTPError.for_category(
+            exceptions.ModelContextWindowExceededError if code == TOO_LONG else None,
+            status_code=int(status),
+            model_name=model,
+            body=body,
+            in_stream=True,
+        )
+    text = str(body.get("message") or inner or event)
+    return exceptions.ModelAPIError(model, text, body=body, in_stream=True)
 
 
 def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:

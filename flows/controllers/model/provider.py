@@ -130,15 +130,13 @@ class LibraryModel:
             raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
-            # The library may have read an event with a ``type`` itself, and knows its class better.
-            if self._done.error is not None and not (
-                isinstance(error, ModelHTTPError)
-                or (
-                    self._done.error.get("object") != "error"
-                    and isinstance(error, ModelAPIError)
-                    and not lacks_reason_only(error)
-                )
-            ):
+            # The library may have read the event itself, and knows the error's class better.
+            has_read = isinstance(error, ModelHTTPError) or (
+                isinstance(error, ModelAPIError)
+                and error.in_stream
+                and not lacks_reason_only(error)
+            )
+            if self._done.error is not None and not has_read:
                 error = error_of_event(self._done.error, self._model.model_name)
             if words := refusal_of(error, self._target.secrets()):
                 usage = None if self._has_content else Usage(0, 0, 0.0)

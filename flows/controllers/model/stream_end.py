@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: The line that ends a stream of OpenAI's protocol, with the line break before it. JSON contains no
 #: line break, so no text looks like it.
 DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
+LINE_BREAK = re.compile(rb"[\r\n]")
 #: Bytes kept of a chunk, so that the line is found if two chunks share it.
 KEPT = max(map(len, DONE)) - 1
 
@@ -99,7 +100,7 @@ class DoneMarker:
             last = b"\n"
             line = b""
             async for piece in _without_mark(pieces(chunk_size)):
-                *lines, line = (line + piece).split(b"\n")
+                *lines, line = LINE_BREAK.split(line + piece)
                 line = line[:EVENT]
                 for each in lines:
                     self._look_for_error(each)
@@ -110,6 +111,7 @@ class DoneMarker:
                     self.is_seen = any(line in text for line in DONE)
                     last = text[-KEPT:]
                 yield piece
+            self._look_for_error(line)
 
         response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
 

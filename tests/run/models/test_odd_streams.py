@@ -16,6 +16,7 @@ from perdure import (
     Command,
     ControllerExecutorFlow,
     End,
+    FatalError,
     RetryableError,
     RoundContext,
     Settings,
@@ -326,6 +327,60 @@ def test_an_error_as_an_event_makes_half_an_answer_none(
         answer = Sends(answer.raw.removesuffix(b"data: [DONE]\n\n"))
     with pytest.raises(RetryableError, match="engine crashed"):
         replied(answer)
+
+
+CRASHED = b'data: {"type": "error", "message": "engine crashed", "code": 500}'
+
+
+@pytest.mark.parametrize("line_break", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("is_last", [True, False])
+def test_an_error_as_an_event_is_seen_behind_any_line_break_and_without_one(
+    line_break: bytes, is_last: bool
+) -> None:
+    half, end = (stream(chunk({"content": "half"}, ended)).raw for ended in (None, "stop"))
+    raw = (half if is_last else half + CRASHED + b"\n\n") + end + (CRASHED if is_last else b"")
+    with pytest.raises(RetryableError, match="engine crashed"):
+        replied(Sends(raw.replace(b"data: [DONE]\n\n", b"").replace(b"\n", line_break)))
+
+
+@pytest.mark.parametrize("name", ["type", "object"])
+def test_an_error_as_an_event_is_kept_if_the_connection_drops(name: str) -> None:
+    event = {name: "error", "message": "it is too long", "code": 400}
+    raw = stream(chunk({"content": "half"}), event).raw.removesuffix(b"data: [DONE]\n\n")
+    with pytest.raises(FatalError, match="it is too long"):
+        replied(Sends(raw, is_cut=True))
+
+
+EVENTS: Cases = {
+    "a filter": (
+        {"type": "error", "message": "blocked", "code": "content_filter"},
+        FatalError,
+        "the model refuses: blocked",
+    ),
+    "a filter, inside": (
+        {"object": "error", "error": {"message": "blocked", "code": "content_filter"}},
+        FatalError,
+        "the model refuses: blocked",
+    ),
+    "too long": (
+        {"type": "error", "message": "no", "code": "context_length_exceeded"},
+        FatalError,
+        "answers 400: no .*set window",
+    ),
+    "busy": (
+        {"type": "error", "message": "no", "code": "rate_limit_exceeded"},
+        RetryableError,
+        "answers 429: no",
+    ),
+}
+
+
+def test_an_error_as_an_event_has_the_consequences_of_its_code(each_case: Each) -> None:
+    def check(event: dict[str, Any], kind: type[Exception], words: str) -> None:
+        with pytest.raises(kind, match=words):
+            replied(stream(chunk({"content": "half"}), event, chunk({}, "stop")))
+
+    each_case(EVENTS, check)
 
 
 def test_reasoning_between_tags_is_no_part_of_the_answer(each_case: Each) -> None:
