@@ -29,6 +29,7 @@ from perdure.flows.core.errors import (
     RoundStopped,
 )
 from perdure.flows.executors.mcp import liveness, mcp_commands
+from perdure.flows.executors.mcp.config import ServerConfig
 from perdure.flows.executors.mcp.event_loop import CLOSING_SECONDS, background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.executors.mcp.session import McpSession
@@ -296,6 +297,21 @@ def test_a_session_with_a_program_that_reads_no_input_is_closed_in_time(tmp_path
     before = set(servers_of(os.getpid(), "odd_mcp_program"))
     assert asyncio.run(close()) < CLOSING_SECONDS
     assert before.issuperset(servers_of(os.getpid(), "odd_mcp_program"))
+
+
+def test_a_session_whose_program_does_not_start_is_closed_in_time(tmp_path: Path) -> None:
+    async def close() -> float:
+        session = McpSession("odd", server)
+        await asyncio.to_thread(until, (tmp_path / "begun").exists, "the program")
+        begin = asyncio.get_running_loop().time()
+        await session.close()
+        return asyncio.get_running_loop().time() - begin
+
+    begins = "import sys, time, pathlib; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    program = [sys.executable, "-c", begins, str(tmp_path / "begun"), "never_starts"]
+    server = ServerConfig(command=program, tools=["big"])
+    assert asyncio.run(close()) < CLOSING_SECONDS
+    assert not servers_of(os.getpid(), "never_starts")
 
 
 @pytest.mark.slow

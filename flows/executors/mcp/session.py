@@ -274,6 +274,8 @@ class McpSession:
         self._is_retired = True
         await self.ping.end(LAST_SECONDS if self._server.url is not None else 0)
         self._unwanted.set()
+        if self._client is None and self._server.url is None:
+            self._life.cancel()  # A program may take start_seconds to start.
         await asyncio.wait({self._life})
         await self.ping.settle(LAST_SECONDS)
 
