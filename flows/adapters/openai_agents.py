@@ -66,6 +66,9 @@ CHANGED = (
     "run %s: the tool %s has changed the `context` of its agent. A worker that goes on with the "
     "run makes the context anew and does not see the change. Let the tool return what it has found"
 )
+#: Approval rules of tools by their names. A rule returns whether a call needs approval. None: the
+#: tool's own function decides. Tools of several namespaces may have one name.
+Rules = dict[str, list[Callable[[AgentCall], bool | None]]]
 #: Tools that would act on the worker's machine, outside of any step.
 REFUSED = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
 
@@ -204,10 +207,10 @@ class _Stepping:
         self._model_provider = model_provider
         #: Agents and their copies. Both are kept alive, since they are known by their ids.
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
-        #: For each agent (by id) and name of tools: functions that return whether a call needs
-        #: approval. None: the tool's own function decides. Tools of several namespaces may have one
-        #: name.
-        self._is_asked: dict[tuple[int, str], list[Callable[[AgentCall], bool | None]]] = {}
+        #: For each agent (by id): the rules of its own tools, and of those that its MCP servers
+        #: listed last.
+        self._rules: dict[int, Rules] = {}
+        self._mcp_rules: dict[int, Rules] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:
         """Return a run configuration with models in steps. Its tracing is switched off.
@@ -232,9 +235,10 @@ class _Stepping:
         """
         if id(agent) in self._made:
             return self._made[id(agent)][1]
+        rules = self._rules[id(agent)] = {}
         own = agent.clone(
             model=self._model(agent.model),
-            tools=[self._tool(tool, agent) for tool in agent.tools],
+            tools=[self._tool(tool, agent, rules) for tool in agent.tools],
             mcp_servers=[
                 stepping_server(server, self._steps, self._call) for server in agent.mcp_servers
             ],
@@ -252,7 +256,7 @@ class _Stepping:
             return model
         return SteppingModel(self._steps, inner_of(model), self._stream)
 
-    def _tool(self, tool: Any, agent: Agent[Any]) -> Any:
+    def _tool(self, tool: Any, agent: Agent[Any], rules: Rules) -> Any:
         if type(tool).__name__ in REFUSED:
             raise FatalError(
                 f"run {self._steps.run_id}: a workflow cannot carry out the tool {tool.name!r} "
@@ -291,7 +295,7 @@ class _Stepping:
         return replace(
             own,
             on_invoke_tool=around(own, invoke),
-            needs_approval=self._approval(own, agent, tool.name),
+            needs_approval=self._approval(own, agent, tool.name, rules),
             timeout_seconds=None,
         )
 
@@ -301,9 +305,11 @@ class _Stepping:
         Args:
             own: the copy of the agent, with its servers.
         """
-        return [self._mcp_tool(each, agent) for each in await type(own).get_mcp_tools(own, context)]
+        tools = await type(own).get_mcp_tools(own, context)
+        rules = self._mcp_rules[id(agent)] = {}
+        return [self._mcp_tool(tool, agent, rules) for tool in tools]
 
-    def _mcp_tool(self, tool: Any, agent: Agent[Any]) -> Any:
+    def _mcp_tool(self, tool: Any, agent: Agent[Any], rules: Rules) -> Any:
         async def invoke(context: Any, text: str) -> Any:
             id_ = getattr(context, "tool_call_id", "")
             before = MCP_CALL.set(_agent_call(tool.name, text, agent, id_))
@@ -317,12 +323,12 @@ class _Stepping:
         own = copy.copy(tool)
         own.on_invoke_tool = invoke
         own.needs_approval = self._approval(
-            tool, agent, tool.name if binding is None else binding[1]
+            tool, agent, tool.name if binding is None else binding[1], rules
         )
         return own
 
     def _approval(
-        self, tool: FunctionTool, agent: Agent[Any], step: str
+        self, tool: FunctionTool, agent: Agent[Any], step: str, rules: Rules
     ) -> Callable[..., Awaitable[bool]]:
         """Return the approval rule for an agent's calls of a tool.
 
@@ -331,6 +337,7 @@ class _Stepping:
 
         Args:
             step: the name of the tool's steps.
+            rules: gets the rule, too.
         """
 
         rule: Any = tool.needs_approval
@@ -347,7 +354,7 @@ class _Stepping:
             needed = rule(context, args, call_id)
             return bool(await needed if inspect.isawaitable(needed) else needed)
 
-        self._is_asked.setdefault((id(agent), tool.name), []).append(is_asked)
+        rules.setdefault(tool.name, []).append(is_asked)
         return is_needed
 
     async def refusal(self, item: Any) -> str | None:
@@ -365,7 +372,8 @@ class _Stepping:
         [agent, _] = self._made.get(id(item.agent), (item.agent, None))
         is_function = getattr(raw, "type", "") == "function_call"  # not a hosted server's tool
         if is_function and not _is_object(raw.arguments):
-            rules = self._is_asked.get((id(agent), raw.name), ())
+            of_agent = (every.get(id(agent), {}) for every in (self._rules, self._mcp_rules))
+            rules = [is_asked for each in of_agent for is_asked in each.get(raw.name, ())]
             if rules and all(is_asked(call) is False for is_asked in rules):
                 return None
         decided = await decision(self._steps, call)

@@ -29,8 +29,10 @@ from perdure.flows.core.errors import (
     RoundStopped,
 )
 from perdure.flows.executors.mcp import liveness, mcp_commands
-from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.config import ServerConfig
+from perdure.flows.executors.mcp.event_loop import CLOSING_SECONDS, background
 from perdure.flows.executors.mcp.results import ToolFailed
+from perdure.flows.executors.mcp.session import McpSession
 from perdure.flows.rounds.context import RoundContext
 from perdure.testing import FakeModel
 from tests.conftest import StartsWorkers
@@ -279,6 +281,37 @@ def test_a_program_that_hangs_is_replaced_after_a_ping_without_an_answer(
     [hung] = set(servers_of(os.getpid(), "odd_mcp_program")) - set(before)
     assert odd_tool("hang", str(mark)).carry_out({}, context) == "ok"
     until(lambda: ended(hung), "the end of the program that hangs")
+
+
+def test_a_session_with_a_program_that_reads_no_input_is_closed_in_time(tmp_path: Path) -> None:
+    async def close() -> float:
+        session = McpSession("odd", odd_tool("hang", str(tmp_path / "hung")).takes.server)
+        await session.tool("big")
+        for length in (1, 3_000_000):  # The ping after the first call waits behind the second.
+            with pytest.raises(OutcomeUnknown, match="no answer"):
+                await session.call("big", {"x": "x" * length}, 0.5)
+        begin = asyncio.get_running_loop().time()
+        await session.close()
+        return asyncio.get_running_loop().time() - begin
+
+    before = set(servers_of(os.getpid(), "odd_mcp_program"))
+    assert asyncio.run(close()) < CLOSING_SECONDS
+    assert before.issuperset(servers_of(os.getpid(), "odd_mcp_program"))
+
+
+def test_a_session_whose_program_does_not_start_is_closed_in_time(tmp_path: Path) -> None:
+    async def close() -> float:
+        session = McpSession("odd", server)
+        await asyncio.to_thread(until, (tmp_path / "begun").exists, "the program")
+        begin = asyncio.get_running_loop().time()
+        await session.close()
+        return asyncio.get_running_loop().time() - begin
+
+    begins = "import sys, time, pathlib; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    program = [sys.executable, "-c", begins, str(tmp_path / "begun"), "never_starts"]
+    server = ServerConfig(command=program, tools=["big"])
+    assert asyncio.run(close()) < CLOSING_SECONDS
+    assert not servers_of(os.getpid(), "never_starts")
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("perdure.mcp")
 #: Seconds for the answer to a ping.
 PING_SECONDS = 10.0
-#: Seconds for the answer to a ping that is pending when its session ends.
+#: Seconds for the answer to a ping that is pending when its session with a service ends, and for
+#: the end of a cancelled ping after that of its session.
 LAST_SECONDS = 1.0
 #: The errors by which the client library (mcp 2.3) reports a broken connection: the whole text, or
 #: its beginning before the cause. A tool may have an error with the same code.
@@ -44,33 +45,44 @@ class Ping:
     def __init__(self, what: str, retire: Callable[[], None], end: Callable[[], None]) -> None:
         self._what, self._retire, self._end = what, retire, end
         self._pending: asyncio.Task[None] | None = None
+        self._is_last = False
 
     def send(self, client: Client) -> None:
         """Send a ping to an MCP server that did not respond in time, unless one is pending.
 
         This does not wait for the outcome. A server that answers is only slow, and keeps its
-        session.
+        session. After ``end``, nothing is sent.
         """
+        if self._is_last:
+            return
         if self._pending is None or self._pending.done():
             self._pending = asyncio.create_task(self._wait(client))
 
-    async def settle(self) -> None:
+    async def settle(self, seconds: float | None = None) -> None:
         """Wait for the outcome of a pending ping, which decides whether the session ends.
 
         If no ping is pending, return at once.
+
+        Args:
+            seconds: Maximum time to wait. None: until the ping has an outcome.
         """
         if self._pending is not None:
-            await asyncio.wait({self._pending})
+            await asyncio.wait({self._pending}, timeout=seconds)
 
-    async def end(self) -> None:
-        """End a pending ping, after a moment for its answer.
+    async def end(self, seconds: float) -> None:
+        """Cancel a pending ping, after a time for its answer. Do not wait for its end.
 
-        A ping that is cancelled while it connects would leave its socket to the garbage collector.
+        The library tells the MCP server of the cancelled ping. A program that does not read its
+        input delays that until its session ends.
+
+        Args:
+            seconds: Time for the answer. A ping over HTTP needs it: cancelled while it connects, it
+                would leave its socket to the garbage collector.
         """
+        self._is_last = True
+        await self.settle(seconds)
         if self._pending is not None:
-            await asyncio.wait({self._pending}, timeout=LAST_SECONDS)
             self._pending.cancel()
-            await asyncio.wait({self._pending})
 
     async def _wait(self, client: Client) -> None:
         from mcp import MCPError

@@ -124,3 +124,7 @@ def _text_block(part: Any) -> dict[str, str]:
 
 def _cut(value: Any) -> Any:
     return safe_text(value, PART_CHARACTERS) if isinstance(value, str) else value
+
+
+async def accept_result(name: str, result: Any) -> None:
+    """Accept every result. Schemas of results were removed from the list of tools anyway."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DESCRIPTION, FAULT = 4000, 300
 #: Maximum number of faults in one error.
 FAULTS = 5
+#: First characters of the JSON of structured content, by its type.
+OPENINGS: dict[type, str] = {dict: "{", list: "[", str: '"'}
 #: Maximum characters of a result whose texts are parsed to compare them with each value of its
 #: structured content. All sessions of a process wait for the comparison.
 COMPARED_CHARACTERS = 256 * 1024
@@ -211,8 +213,9 @@ def _texts_beside(structured: Any, texts: list[str]) -> list[str]:
 
 
 def _is_json_of(text: str, structured: Any) -> bool:
-    """Return whether a text is the JSON of structured content, which is an object."""
-    if not text.lstrip().startswith("{"):
+    """Return whether a text is the JSON of structured content: an object, a list or a text."""
+    opening = OPENINGS.get(type(structured))
+    if opening is None or not text.lstrip().startswith(opening):
         return False
     with suppress(ValueError, RecursionError):
         return bool(json.loads(text) == structured)
@@ -222,9 +225,10 @@ def _is_json_of(text: str, structured: Any) -> bool:
 def _repeats_items(structured: Any, texts: list[str]) -> bool:
     """Return whether each text repeats one item of a list, as the official servers send a list.
 
+    They send the list under ``result``. Later versions of the protocol allow a list by itself.
     Texts are not parsed: a text that begins like an object counts as the object in its place.
     """
-    items = structured.get("result")
+    items = structured.get("result") if isinstance(structured, dict) else structured
     if not isinstance(items, list) or len(items) != len(texts):
         return False
     return all(

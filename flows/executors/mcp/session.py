@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,9 +19,9 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
-from perdure.flows.executors.mcp.liveness import Ping, is_unread
+from perdure.flows.executors.mcp.liveness import LAST_SECONDS, Ping, is_unread
 from perdure.flows.executors.mcp.odd_messages import error_without_request
-from perdure.flows.executors.mcp.odd_results import repair_result, unknown_result
+from perdure.flows.executors.mcp.odd_results import accept_result, repair_result, unknown_result
 from perdure.flows.executors.mcp.results import (
     Tool,
     ToolFailed,
@@ -239,6 +238,9 @@ class McpSession:
             return self._secrets.cleaned(observation_of(result, f"{what} of {self.what}"))
         except ToolFailed as failed:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
+        except Exception as fault:  # A call that has failed would be repeated, but the tool acted.
+            why = f"its result cannot be converted: {type(fault).__name__}: {self._cleaned(fault)}"
+            raise OutcomeUnknown(f"{self.what}, {what}: {why}") from None
 
     async def _check_session(self, client: Client, served: list[McpTransport]) -> None:
         """Find out by a ping whether a status means that the server has lost the session."""
@@ -270,10 +272,12 @@ class McpSession:
     async def close(self) -> None:
         """End the session and its program. Wait for the end."""
         self._is_retired = True
-        await self.ping.end()
+        await self.ping.end(LAST_SECONDS if self._server.url is not None else 0)
         self._unwanted.set()
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({self._life})
+        if self._client is None and self._server.url is None:
+            self._life.cancel()  # A program may take start_seconds to start.
+        await asyncio.wait({self._life})
+        await self.ping.settle(LAST_SECONDS)
 
     async def _opened(self) -> Client:
         """Wait for the open session, and return its client.
@@ -311,7 +315,7 @@ class McpSession:
                 ) as client:
                     self._version = client.protocol_version
                     # The library would list the tools after a call, and raise that list's error.
-                    client.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
+                    client.session.validate_tool_result = accept_result  # type: ignore[method-assign]
                     await self._read_list(client)
                     patience.reschedule(None)
                     self._client = client
@@ -442,7 +446,3 @@ class McpSession:
         """Return an error's text without secrets (``text_of_server``)."""
         data = self._secrets.cleaned(getattr(error, "data", None))
         return error_text(self._secrets.cleaned(text_of_server(error, data)))
-
-
-async def _accept_result(name: str, result: Any) -> None:
-    """Accept every result. Schemas of results were removed from the list of tools anyway."""

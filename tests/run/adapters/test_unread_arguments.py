@@ -32,7 +32,7 @@ class Unread(Scripted):
     async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
         response = await super().get_response(*args, **named)
         for each in response.output:
-            if isinstance(each, ResponseFunctionToolCall):
+            if isinstance(each, ResponseFunctionToolCall) and each.name == "now":
                 each.arguments = self.arguments
         return response
 
@@ -139,3 +139,44 @@ def test_the_rule_of_another_tool_of_this_name_does_not_decide(
 ) -> None:
     run = play_anywhere(settings, client.submit(f"same_name_{name}", "go"))
     assert (run.status, DONE["now"]) == (RunStatus.INTERRUPTED, 0), run.error
+
+
+class Moving(Clock):
+    """An MCP server that lists its tool only in its first list, or only after it."""
+
+    def __init__(self, name: str, is_first: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.name, self.is_first = name, is_first
+
+    async def list_tools(self, *args: Any) -> list[MCPTool]:
+        effect(self.name)
+        return await super().list_tools() if (DONE[self.name] == 1) == self.is_first else []
+
+
+@function_tool
+async def wait() -> str:
+    """Wait."""
+    return "done"
+
+
+moving = Unread("unread_moved", BLANK)
+moving.replies = ([("wait", {})], [("now", {})], str)
+register_agent(
+    "unread_moved",
+    Agent(
+        name="unread_moved",
+        model=moving,
+        tools=[wait],
+        mcp_servers=[
+            Moving("guarded", True, require_approval="always"),
+            Moving("free", False, require_approval="never"),
+        ],
+    ),
+)
+
+
+def test_the_rule_of_a_tool_that_its_server_no_longer_lists_does_not_decide(
+    client: Client, settings: Settings
+) -> None:
+    run = play_anywhere(settings, client.submit("unread_moved", "go"))
+    assert (run.status, DONE["now"]) == (RunStatus.COMPLETED, 1), client.why(run.id)

@@ -18,7 +18,7 @@ from perdure.flows.core.errors import (
     RetryableError,
     RoundStopped,
 )
-from perdure.flows.executors.mcp import liveness, mcp_commands
+from perdure.flows.executors.mcp import liveness, mcp_commands, session
 from perdure.flows.executors.mcp.event_loop import background
 from perdure.flows.executors.mcp.results import ToolFailed
 from perdure.flows.rounds.context import RoundContext
@@ -174,6 +174,17 @@ def test_a_result_that_asks_for_unknown_input_is_no_success(context: RoundContex
                 tool_of(service).carry_out({}, context)
 
 
+def test_a_call_whose_result_cannot_be_converted_is_in_doubt_and_has_not_failed(
+    context: RoundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise AttributeError("no such attribute")
+
+    monkeypatch.setattr(session, "observation_of", broken)
+    with odd_service() as service, pytest.raises(OutcomeUnknown, match="AttributeError"):
+        tool_of(service).carry_out({}, context)
+
+
 def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
     context: RoundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +196,24 @@ def test_a_service_that_hangs_gets_a_new_session_if_a_ping_has_no_answer(
         service.answer = lambda asked: result()
         assert tool_of(service).carry_out({}, context) == "ok"
         assert service.asked.count("initialize") == 2
+
+
+def test_a_call_that_ends_after_the_close_of_its_session_has_begun_sends_no_ping(
+    context: RoundContext,
+) -> None:
+    async def race() -> None:
+        living = await background.session("odd", command.takes.server)
+        calling = asyncio.create_task(living.call("t", {}, 0.2))
+        await asyncio.sleep(0)
+        await living.ping.end(0)
+        with pytest.raises(OutcomeUnknown, match=r"no answer within 0.2 s"):
+            await calling
+        assert living.ping._pending is None
+
+    with odd_service() as service:
+        service.answer = lambda asked: None
+        command = tool_of(service)
+        background.run(race(), context.cancelled)
 
 
 def test_a_service_that_is_only_slow_keeps_its_session(context: RoundContext) -> None:

@@ -111,6 +111,10 @@ LONG_COPIES: Cases = {
     "of objects": ({"result": [{"a": 1.0}, {"b": 2}]}, ['{"a": 1}', '{"b": 2}']),
     "of numbers": ({"result": [1, 2.5, None, True]}, ["1", "2.5", "null", "true"]),
     "of its only long value": ({"content": "a file\n", "size": 7}, ["a file\n"]),
+    "of items without an object": (["one", {"b": 2}], ["one", '{"b": 2}']),
+    "as a JSON list": (["one", 2.0], ['["one", 2]']),
+    "of a text without an object": ("line\n" * 9, ["line\n" * 9]),
+    "as a JSON text": ("line\n" * 9, [json.dumps("line\n" * 9)]),
 }
 
 
@@ -134,6 +138,15 @@ def test_the_only_text_of_a_long_list_with_one_item_may_be_another(
     for item in ({"a": 1}, "two", 3):
         beside = observation_of(result(TEXT, structuredContent={"result": [item]}), "it")
         assert beside == {"result": {"result": [item]}, "text": "one"}
+
+
+def test_a_long_text_stays_beside_structured_content_of_every_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(results, "COMPARED_CHARACTERS", 1)
+    for structured in ({"a": 1}, ["two", 3], "two", 3, True):
+        beside = observation_of(result(TEXT, structuredContent=structured), "it")
+        assert beside == {"result": structured, "text": "one"}
 
 
 def test_a_picture_is_a_file_which_a_model_sees() -> None:
