@@ -45,7 +45,7 @@ class HeardWords:
             await self._hear_one(name)
         if request <= steps.context.values.get(LOOKED, 0) or steps.is_replaying():
             return self._from(begin)  # The request was made before, perhaps by an older release.
-        while len(self._words) < begin + MOST_WORDS and steps.context.once(
+        while len(self._words) < begin + MOST_WORDS and steps.once_in_round(
             f"{name}-{len(self._words)}", self._has_words
         ):
             await self._hear_one(name)

@@ -33,8 +33,10 @@ from perdure.flows.workflows.arguments import (
     older_digest_of_call,
 )
 from perdure.flows.workflows.begun import check_order
+from perdure.flows.workflows.function_context import function_context
 from perdure.flows.workflows.journal import (
     ANY_ORDER,
+    PATCHED,
     REFUSED,
     JournalEntry,
     Kind,
@@ -91,39 +93,44 @@ class BaseSteps:
 
     @property
     def context(self) -> RoundContext:
-        """The context of the current round. Each round has its own."""
-        return self._script.context
+        """The context of the current round. Each round has its own.
+
+        Methods that count once in each round raise InvalidFlow, such as ``once`` and ``wait_for``:
+        the function is run again in later rounds. See ``function_context``.
+        """
+        return function_context(self._script.context)
 
     @property
     def goal(self) -> str:
         """The goal, as submitted."""
-        return self.context.goal
+        return self._script.context.goal
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The inputs, after validation."""
-        return self.context.inputs
+        return self._script.context.inputs
 
     @property
     def deps(self) -> Any:
         """The value that the workflow's lifespan has opened in this process. See ``lifespan``."""
-        return self.context.deps
+        return self._script.context.deps
 
     @property
     def run_id(self) -> str:
         """The run's id."""
-        return self.context.run_id
+        return self._script.context.run_id
 
     def earlier(self) -> list[ThreadMessage]:
         """Return the messages of earlier runs in the thread, oldest first.
 
         They are the same whenever the function is run again (``RoundContext.conversation``).
         """
-        return self.context.conversation
+        return self._script.context.conversation
 
     def files(self) -> list[File]:
         """Return the submitted files with their contents."""
-        return [self.context.file(each.name) for each in self.context.files]
+        context = self._script.context
+        return [context.file(each.name) for each in context.files]
 
     def now(self) -> datetime:
         """Return the time in UTC at which the run first made this call."""
@@ -136,10 +143,11 @@ class BaseSteps:
 
     def _recorded_time(self, key: str) -> str:
         """Return the time that an earlier attempt of the round recorded, or record the time."""
-        journal, name = self.context.journal, name_of_mark(key)
-        if name not in journal.recorded and self.context.attempt > 1:
+        context, name = self._script.context, name_of_mark(key)
+        journal = context.journal
+        if name not in journal.recorded and context.attempt > 1:
             # Older releases recorded it as `context.once` of a step does, under the same names.
-            told = self.context.recorded(key)
+            told = context.recorded(key)
             if is_time(told):
                 return str(told)
         text = journal.recorded.get(name) or journal.record(
@@ -167,11 +175,11 @@ class BaseSteps:
         if not is_name(name):
             raise InvalidFlow(f"patched({name!r}): expected letters, digits, '_', '.' or '-'")
         self._script.check_open(f"patched({name!r})")
-        key = f"patched.{name}"
+        key = f"{PATCHED}{name}"
         if key in self._script.known:
             return True
         # It is recorded at once: what the function begins behind it belongs to the new code.
-        journal, record = self.context.journal, name_of_mark(key)
+        journal, record = self._script.context.journal, name_of_mark(key)
         if record not in journal.recorded:
             if self._script.is_replaying():
                 return False
@@ -204,7 +212,7 @@ class BaseSteps:
         None if this run now has the topic. The refusal is recorded at once: the next attempt of the
         round must take the same way.
         """
-        context = self.context
+        context = self._script.context
         name = name_of_mark(f"{key} {context.retried}")  # A retry by a person asks again.
         if (text := context.journal.recorded.get(name)) is None:
             try:
@@ -249,6 +257,15 @@ class BaseSteps:
         """
         return self._script.place_ahead(kind, name, of)
 
+    def once_in_round(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return a result that each attempt of this round gets. Later rounds do not get it.
+
+        Args:
+            name: the name of the record (``RoundContext.once``).
+            function: returns JSON data.
+        """
+        return self._script.context.once(name, function)
+
     def is_replaying(self) -> bool:
         """Return whether the function has not yet reached the point where the run is."""
         return self._script.is_replaying()
@@ -259,8 +276,9 @@ class BaseSteps:
         Args:
             name: the key of the question, without its number.
         """
-        asked = self.context.asked
-        if not (self.context.answered and isinstance(asked, Mapping)):
+        context = self._script.context
+        asked = context.asked
+        if not (context.answered and isinstance(asked, Mapping)):
             return False
         key = str(asked.get("asks", ""))
         return (key == name or key.startswith(f"{name}.")) and key not in self._script.known
@@ -281,6 +299,11 @@ class BaseSteps:
             raise InvalidFlow(
                 f"{chosen!r} cannot name a step; expected letters, digits, '_', '.' or '-', at "
                 "most 90, and no '.' with a number at its end. Give it a name: name='...'"
+            )
+        if chosen.startswith((PATCHED, REFUSED)):
+            raise InvalidFlow(
+                f"{chosen!r} cannot name a step: names that begin with {PATCHED!r} or {REFUSED!r} "
+                "belong to the journal. Give it another name: name='...'"
             )
         self._asked[chosen] = number
         return chosen if number == 1 else f"{chosen}.{number}"
@@ -427,7 +450,7 @@ class BaseSteps:
         key = self._key("children", name)
         entry = self._script.known.get(key)
         if entry is None:
-            check_order(items, flow, key, self.context)
+            check_order(items, flow, key, self._script.context)
         given, about = list(items), [flow, options.get("goal")]
         of = digest_of([*about, given])
         if entry is not None and ordered_digest(entry.of) == of:

@@ -132,6 +132,11 @@ def check_order(items: Iterable[Any], flow: str, key: str, context: RoundContext
     )
 
 
+def is_of_step(told: Any) -> bool:
+    """Return whether a record has the entry of a step. ``once`` may have recorded anything else."""
+    return isinstance(told, dict) and told.get("kind") == "step" and bool(told.keys() & OUTCOMES)
+
+
 def digest_of_all(requests: Sequence[Request]) -> str:
     """Return the digest of the arguments of several requests that are begun together."""
     if len(requests) == 1:
@@ -157,7 +162,7 @@ def _recorded(context: RoundContext) -> Iterator[Begun]:
             if retried == context.retried:
                 state = "has failed, and is to be tried again"
                 yield Begun(key, state, "step", told["of"], is_fixed=False)
-        elif told.get("kind") == "step" and "of" in told and told.keys() & OUTCOMES:
+        elif is_of_step(told) and "of" in told:
             key = name.removeprefix(WHOLE).removeprefix(SCOPE)
             if "error" not in told:
                 yield Begun(key, "was carried out", "step", told["of"])

@@ -22,7 +22,13 @@ from perdure.flows.core.round_journal import MOST_RESULTS, SCOPE, SPENT, Journal
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.wait_arguments import checked_signal
 from perdure.flows.rounds.waits import Mailbox, ReceivedSignal
-from perdure.flows.workflows.begun import FAILED, WHOLE, name_of_failure, scope_of_retry
+from perdure.flows.workflows.begun import (
+    FAILED,
+    WHOLE,
+    is_of_step,
+    name_of_failure,
+    scope_of_retry,
+)
 from perdure.flows.workflows.journal import JournalEntry, entry_of
 from perdure.flows.workflows.requests import StepRequest
 
@@ -112,8 +118,8 @@ class Sibling:
         step, context = self.step, self.context
         failures = self._names_of_failure()
         for name in (step.key, f"{WHOLE}{step.key}", *failures):
-            if name in context.journal.recorded:
-                told = self._whole(self._round.recorded(name))
+            if is_of_step(told := self._round.recorded(name)):
+                told = self._whole(told)
                 self.take_over(told)
                 self.is_unchecked = name in failures and not step.idempotent
                 return entry_of(step.key, told, context.artifact)
@@ -148,6 +154,8 @@ class Sibling:
         if entry.error is None and context.attaching:
             # Workers of older releases would read the result without its files.
             name, told = f"{WHOLE}{step.key}", self.with_files(told)
+        elif name in context.journal.recorded and not is_of_step(self._round.recorded(name)):
+            name = f"{WHOLE}{step.key}"  # The function of an older release recorded something else.
         try:
             text = context.journal.record(name, canonical(told))
         except UnstorableValue:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.flows.core.errors import Remedy, described, leaves_of, remedy_of
-from perdure.flows.rounds.waits import Parked
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import StepFailed
 
@@ -26,18 +25,16 @@ def remedy_of_all(failures: Sequence[StepFailed], committed: Sequence[str]) -> R
 
 
 def without_restarts(error: BaseException) -> BaseException:
-    """Return the error of a coroutine, without restarts and waits of tasks of a ``TaskGroup``.
+    """Return the error of a coroutine, without the restarts of tasks of a ``TaskGroup``.
 
-    If the tasks raised nothing else, return the first ``Restart`` itself, or else the first
-    ``Parked``.
+    If the tasks raised nothing but restarts, return the first ``Restart`` itself.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error
-    ends, others = error.split((Restart, Parked))
-    if ends is None or others is not None:
+    restarts, others = error.split(Restart)
+    if restarts is None or others is not None:
         return error if others is None else others
-    leaves = leaves_of(ends)
-    return next((each for each in leaves if isinstance(each, Restart)), leaves[0])
+    return leaves_of(restarts)[0]
 
 
 def description_of(error: BaseException) -> str:

@@ -25,6 +25,8 @@ Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "pa
 MARKS = ("now", "patched", "listen")
 #: Begins the key of the mark of a topic that another run holds (``listen``).
 REFUSED = "refused."
+#: Begins the key of the entry of a change whose new code the run takes (``patched``).
+PATCHED = "patched."
 #: Separates, in the digest of a map, the digest of its items in their order from that of its items
 #: in any order.
 ANY_ORDER = "."

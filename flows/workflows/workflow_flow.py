@@ -32,7 +32,6 @@ from perdure.flows.rounds.answer_texts import AnswerText, check_answer_text, out
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.rounds.flow import Flow
 from perdure.flows.rounds.registry import register
-from perdure.flows.rounds.waits import Parked
 from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.function_errors import (
     description_of,
@@ -112,16 +111,10 @@ class WorkflowFlow(Flow):
             return Renew(restart.inputs, values={})
         except _CaughtEnd:
             raise
-        except Parked:  # The function waits by its context, not by its steps.
-            if not this_round.new:
-                raise
-            context.mailbox.parked = None
-            return this_round.commit(this_round.node, {})
         except BaseException as error:
             if ends_process(error) or not this_round.has_finished():
                 raise
             # The next round comes to the same end, and then has nothing that would be lost.
-            context.mailbox.parked = None
             return this_round.commit(this_round.node, {})
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
@@ -160,7 +153,7 @@ class WorkflowFlow(Flow):
             answer = type(self).function(Steps(script), **self._arguments(context))
         except Suspended as suspended:
             result = suspended.result
-        except (Restart, Parked):
+        except Restart:
             raise
         except BaseException as error:
             if ends_process(error):
@@ -206,7 +199,7 @@ class WorkflowFlow(Flow):
             if (error := _error_of(script)) is None:
                 return self._end(this_round, script, script.task.result())
             error = without_restarts(error)
-            if isinstance(error, Restart | Parked) or ends_process(error):
+            if isinstance(error, Restart) or ends_process(error):
                 raise error
             return self._failed(this_round, script, error)
         finally:
@@ -255,7 +248,6 @@ class WorkflowFlow(Flow):
         """
         if this_round.has_finished():
             script.drop_last_refusals()
-            script.context.mailbox.parked = None  # by a wait that the error has replaced
             return this_round.commit(this_round.node, {})
         if isinstance(error, FatalError | InvalidFlow | RoundStopped):
             raise error

@@ -297,12 +297,6 @@ def metered(steps: Steps) -> list[Any]:
     )
 
 
-@workflow("begun_napping")
-def napping(steps: Steps) -> str:
-    steps.context.sleep(0)
-    return str(steps.step(effect, "a", idempotent=True))
-
-
 def looks_like_a_record(context: RoundContext) -> str:
     told = context.once("next", lambda: {"kind": "step", "of": "x"})
     context.once("other", lambda: {"begun": "step"})
@@ -314,7 +308,7 @@ def onced(steps: Steps) -> str:
     return str(steps.step(looks_like_a_record, idempotent=True, retry=FAST))
 
 
-@pytest.mark.parametrize("flow", ["begun_meter", "begun_napping", "begun_once"])
+@pytest.mark.parametrize("flow", ["begun_meter", "begun_once"])
 def test_unchanged_code_does_not_diverge(settings: Settings, flow: str) -> None:
     run_id = begin(settings, flow)
     run = play_on(settings, run_id)

@@ -28,7 +28,6 @@ from perdure import (
     workflow,
 )
 from perdure.flows.rounds import registry
-from perdure.flows.rounds.waits import Parked
 from tests.support.flow_registry import own_registry
 
 #: The finished steps of a test.
@@ -336,28 +335,6 @@ def is_closed(steps: Steps) -> None:
     raise GeneratorExit
 
 
-def waits_by_its_context(steps: Steps) -> None:
-    steps.step(did, "charge")
-    steps.context.sleep("1h")
-
-
-def exits_from_its_wait(steps: Steps) -> None:
-    steps.step(did, "charge")
-    try:
-        steps.context.sleep("1h")
-    finally:
-        sys.exit("no time")
-
-
-async def waits_in_a_group(steps: AsyncSteps) -> None:
-    async def wait() -> None:
-        steps.context.sleep("1h")
-
-    await steps.step(did, "charge")
-    async with asyncio.TaskGroup() as group:
-        group.create_task(wait())
-
-
 async def exits_in_a_task(steps: AsyncSteps) -> None:
     async def ends() -> None:
         await steps.step(did, "charge")
@@ -389,9 +366,6 @@ async def forgets_to_await(steps: AsyncSteps) -> None:
         (answers_a_type_that_has_no_json, FatalError),
         (exits, FatalError),
         (is_closed, FatalError),
-        (waits_by_its_context, Parked),
-        (exits_from_its_wait, FatalError),
-        (waits_in_a_group, Parked),
         (exits_in_a_task, FatalError),
         (cancels_itself, FatalError),
         (naps, FatalError),
@@ -409,14 +383,6 @@ def test_finished_steps_are_committed_before_whatever_ends_the_function(
     assert DONE == ["charge"]
 
 
-def test_a_wait_that_an_error_has_replaced_does_not_park_the_run() -> None:
-    registry._definitions.pop("tried", None)
-    workflow("tried")(exits_from_its_wait)
-    context = RoundContext("the goal", history=History(0, (), lambda start, stop: []))
-    assert isinstance(make("tried").play("Executor", context), Advance)
-    assert context.mailbox.parked is None
-
-
 # Failed steps
 
 
@@ -425,13 +391,6 @@ def exits_after_a_failure(steps: Steps) -> None:
         steps.step(fails, "charge")
     except StepFailed:
         sys.exit("declined")
-
-
-def waits_by_its_context_after_a_failure(steps: Steps) -> None:
-    try:
-        steps.step(fails, "charge")
-    except StepFailed:
-        steps.context.sleep("1h")
 
 
 async def exits_in_a_task_after_a_failure(steps: AsyncSteps) -> None:
@@ -464,10 +423,3 @@ def test_a_failed_step_is_not_tried_again_because_the_function_exits(
 ) -> None:
     with pytest.raises(FatalError, match="Not idempotent: fails"):
         play(function)
-
-
-def test_a_failed_step_is_committed_before_the_function_waits_by_its_context() -> None:
-    committed = play(waits_by_its_context_after_a_failure)
-    assert isinstance(committed, Advance)
-    with pytest.raises(Parked):
-        play(waits_by_its_context_after_a_failure, committed.turns)

@@ -1,0 +1,109 @@
+"""What a workflow's function may do with the context of its round, and which names it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure import Advance, File, InvalidFlow, RoundContext, Step, Steps, make, workflow
+from perdure.flows.core.json_values import canonical
+from perdure.flows.core.round_journal import Journal
+from perdure.flows.rounds import registry
+from perdure.flows.workflows.function_context import INSTEAD
+from tests.support.flow_registry import own_registry
+
+DONE: list[str] = []
+#: A call of each method that counts once in each round.
+CALLS: dict[str, Callable[[RoundContext], Any]] = {
+    "once": lambda context: context.once("paid", lambda: DONE.append("paid")),
+    "recorded": lambda context: context.recorded("paid"),
+    "attach": lambda context: context.attach(File("a.txt", b"a")),
+    "spend": lambda context: context.spend(tokens=1),
+    "reply": lambda context: context.reply(None, "yes"),  # type: ignore[arg-type]
+    "sleep": lambda context: context.sleep("1h"),
+    "until": lambda context: context.until(None),  # type: ignore[arg-type]
+    "wait_for": lambda context: context.wait_for("paid"),
+    "take": lambda context: context.take("paid"),
+    "child": lambda context: context.child("other"),
+    "start": lambda context: context.start([]),
+    "join": lambda context: context.join("children"),
+    "gather": lambda context: context.gather([]),
+    "map": lambda context: context.map("other", ["a"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_registry(monkeypatch)
+    DONE.clear()
+
+
+def did(what: str) -> str:
+    DONE.append(what)
+    return f"{what} is done"
+
+
+def play(function: Callable[..., Any], context: RoundContext | None = None) -> Any:
+    registry._definitions.pop("tried", None)
+    workflow("tried")(function)
+    return make("tried").play("Executor", context or RoundContext("the goal"))
+
+
+@pytest.mark.parametrize("method", INSTEAD)
+def test_a_method_that_counts_once_in_each_round_is_refused_in_the_function(method: str) -> None:
+    assert INSTEAD.keys() == CALLS.keys()
+    context = RoundContext("the goal")
+    with pytest.raises(InvalidFlow) as refused:
+        play(lambda steps: CALLS[method](steps.context), context)
+    assert f"steps.context.{method}(...)" in str(refused.value)
+    assert INSTEAD[method] in str(refused.value)
+    assert context.mailbox.parked is None and not DONE and not context.journal.recorded
+
+
+def test_finished_steps_are_committed_before_the_refusal() -> None:
+    def waits(steps: Steps) -> None:
+        steps.step(did, "charge")
+        steps.context.sleep("1h")
+
+    committed = play(waits)
+    assert isinstance(committed, Advance)
+    assert [turn.command.name for turn in committed.turns if turn.command] == ["did"]
+
+
+def test_a_step_has_every_method_of_its_context() -> None:
+    def pays(context: RoundContext) -> Any:
+        return context.once("paid", lambda: did("pay"))
+
+    assert play(lambda steps: steps.step(pays)).answer == "pay is done"
+
+
+def test_the_function_shares_what_it_remembers_and_tells_with_the_round() -> None:
+    def remembers(steps: Steps) -> Any:
+        steps.context.remember("stage", "paid")
+        steps.context.tell(stage="paid")
+        return steps.context.values["stage"]
+
+    context = RoundContext("the goal")
+    assert play(remembers, context).answer == "paid"
+    assert (context.remembered, context.told) == ({"stage": "paid"}, {"stage": "paid"})
+
+
+@pytest.mark.parametrize("recorded", ["a quote", {"result": "a quote"}, {"kind": "step"}, [1]])
+def test_a_record_that_is_no_entry_of_a_step_does_not_answer_a_concurrent_step(
+    recorded: Any,
+) -> None:
+    def charges(steps: Steps) -> list[Any]:
+        return steps.gather([Step(did, "charge", name="charge"), Step(did, "mail", name="mail")])
+
+    context = RoundContext("the goal", journal=Journal("", {"charge": canonical(recorded)}))
+    assert play(charges, context).answer == ["charge is done", "mail is done"]
+    assert sorted(DONE) == ["charge", "mail"]
+
+
+@pytest.mark.parametrize("name", ["patched.v2", "refused.listen"])
+def test_a_step_cannot_have_a_name_that_the_journal_uses(name: str) -> None:
+    with pytest.raises(InvalidFlow, match="cannot name a step"):
+        play(lambda steps: steps.step(did, "x", name=name))
+    assert not DONE
