@@ -8,7 +8,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
@@ -16,12 +16,10 @@ from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.in_doubt import policy_of
 from perdure.flows.core.durations import as_seconds
 from perdure.flows.core.errors import FatalError, InvalidFlow, TopicTaken
-from perdure.flows.core.files import File
 from perdure.flows.core.json_values import canonical, storable
 from perdure.flows.core.names import Role, is_name, suggest
 from perdure.flows.core.retry import Retry, retry_of
 from perdure.flows.core.summaries import safe_text
-from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.children import Until
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.rounds.waits import waits_are_refused
@@ -33,7 +31,6 @@ from perdure.flows.workflows.arguments import (
     older_digest_of_call,
 )
 from perdure.flows.workflows.begun import check_order
-from perdure.flows.workflows.function_context import function_context
 from perdure.flows.workflows.journal import (
     ANY_ORDER,
     PATCHED,
@@ -45,6 +42,7 @@ from perdure.flows.workflows.journal import (
     ordered_digest,
 )
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
+from perdure.flows.workflows.run_view import RunView, Script
 
 #: The options of a step.
 OPTIONS = (
@@ -69,68 +67,12 @@ class Restart(BaseException):
         self.inputs = inputs
 
 
-class Script(Protocol):
-    """The running function with its journal, as ``Steps`` uses it."""
-
-    @property
-    def context(self) -> RoundContext: ...
-    @property
-    def known(self) -> Mapping[str, JournalEntry]: ...
-    def is_replaying(self) -> bool: ...
-    def seed(self) -> str: ...
-    def check_open(self, what: str) -> None: ...
-    def place_ahead(self, kind: Kind, name: str, of: str) -> int | None: ...
-    def mark(self, entry: JournalEntry) -> None: ...
-    def ask_for(self, requests: Sequence[Request]) -> Any: ...
-
-
-class BaseSteps:
+class BaseSteps(RunView):
     """The methods of ``Steps`` that do not wait, and the requests of the methods that wait."""
 
     def __init__(self, script: Script) -> None:
-        self._script = script
+        super().__init__(script)
         self._asked: dict[str, int] = {}
-
-    @property
-    def context(self) -> RoundContext:
-        """The context of the current round. Each round has its own.
-
-        Methods that count once in each round raise InvalidFlow, such as ``once`` and ``wait_for``:
-        the function is run again in later rounds. See ``function_context``.
-        """
-        return function_context(self._script.context)
-
-    @property
-    def goal(self) -> str:
-        """The goal, as submitted."""
-        return self._script.context.goal
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        """The inputs, after validation."""
-        return self._script.context.inputs
-
-    @property
-    def deps(self) -> Any:
-        """The value that the workflow's lifespan has opened in this process. See ``lifespan``."""
-        return self._script.context.deps
-
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self._script.context.run_id
-
-    def earlier(self) -> list[ThreadMessage]:
-        """Return the messages of earlier runs in the thread, oldest first.
-
-        They are the same whenever the function is run again (``RoundContext.conversation``).
-        """
-        return self._script.context.conversation
-
-    def files(self) -> list[File]:
-        """Return the submitted files with their contents."""
-        context = self._script.context
-        return [context.file(each.name) for each in context.files]
 
     def now(self) -> datetime:
         """Return the time in UTC at which the run first made this call."""
@@ -234,54 +176,6 @@ class BaseSteps:
         """
         self._script.check_open("restart")
         raise Restart(inputs)
-
-    def is_ahead(self, kind: Kind, name: str, of: str) -> bool:
-        """Return whether the journal has a matching entry that the function has not requested yet.
-
-        Args:
-            name: the entry's key without its number.
-            of: the digest of the arguments.
-        """
-        return self.place_ahead(kind, name, of) is not None
-
-    def place_ahead(self, kind: Kind, name: str, of: str) -> int | None:
-        """Return the place of the first matching entry that the function has not requested yet.
-
-        Args:
-            name: the entry's key without its number.
-            of: the digest of the arguments.
-
-        Returns:
-            The place among the entries that the function has not been given yet. None if no entry
-            matches.
-        """
-        return self._script.place_ahead(kind, name, of)
-
-    def once_in_round(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return a result that each attempt of this round gets. Later rounds do not get it.
-
-        Args:
-            name: the name of the record (``RoundContext.once``).
-            function: returns JSON data.
-        """
-        return self._script.context.once(name, function)
-
-    def is_replaying(self) -> bool:
-        """Return whether the function has not yet reached the point where the run is."""
-        return self._script.is_replaying()
-
-    def is_answered_ahead(self, name: str) -> bool:
-        """Return whether a person has answered a question that the function has not asked yet.
-
-        Args:
-            name: the key of the question, without its number.
-        """
-        context = self._script.context
-        asked = context.asked
-        if not (context.answered and isinstance(asked, Mapping)):
-            return False
-        key = str(asked.get("asks", ""))
-        return (key == name or key.startswith(f"{name}.")) and key not in self._script.known
 
     def _seed(self, name: str) -> str:
         return f"{self._script.seed()} {self._key(name, None)}"

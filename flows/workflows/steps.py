@@ -12,8 +12,9 @@ from perdure.flows.core.errors import InvalidFlow
 from perdure.flows.core.names import suggest
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.children import OnFailure, Until
-from perdure.flows.workflows.base_steps import BaseSteps, Duration, Script
+from perdure.flows.workflows.base_steps import BaseSteps, Duration
 from perdure.flows.workflows.requests import Request
+from perdure.flows.workflows.run_view import Script
 
 #: The options of a question.
 ASK_OPTIONS = ("deadline", "default", "expects", "name")

@@ -343,6 +343,7 @@ def test_random_programs_come_to_the_same_under_random_kills(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # three hundred programs
 def test_very_many_random_programs_do(client: Client, driver: Driver, other: Driver) -> None:
     assert compared(client, [driver, other], 1_000, 300) > 300
 
