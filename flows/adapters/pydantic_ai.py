@@ -257,7 +257,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
-        """Whether the agent asks its model for a stream."""
+        """Whether Pydantic AI asks the model for a stream, whose events this hook then gets."""
         return self.in_durable_context and _streams.get()
 
     def _model_stream_event_handler(self) -> EventStreamHandler[Any]:

@@ -42,7 +42,7 @@ def interface(name: str) -> Callable[[Transform], Transform]:
 def resolve(value: Interface) -> Transform:
     """Return the conversion function of an interface setting.
 
-    None is the function that copies the dict.
+    If ``value`` is None, the function returns an unchanged copy of its dict.
 
     Raises:
         InvalidFlow: ``value`` is no interface. The message names the nearest known interface or

@@ -35,7 +35,7 @@ def until_node(value_name: str) -> NodeFunction:
     """
 
     def until(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Wait until the time in a value of the state.
+        """Wait until the time in the value ``value_name``. The wait for a past time ends at once.
 
         Raises:
             FatalError: The value is not a time with a time zone.

@@ -173,7 +173,7 @@ class Flow(ABC):
         return self.retry
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
-        """Return a cautious estimate of an attempt's spending, by budget.
+        """Return an estimate of an attempt's spending, by budget: rather too high than too low.
 
         The run is charged the estimate for attempts whose worker was lost. It must depend on
         committed data only, so that every attempt of the round gets the same estimate.

@@ -82,7 +82,7 @@ class _OpenedHere:
 
 
 class _OpenedOnLoop:
-    """An asynchronous context manager that one task opens and closes.
+    """An asynchronous context manager that one asyncio task opens and closes.
 
     The task runs on the event loop of the process. Libraries with cancel scopes require that the
     same task does both.

@@ -288,7 +288,7 @@ def checked_note(text: object, key: object, value: object) -> Note:
         key: the key of the note. None: a key is derived from the text.
 
     Raises:
-        UnstorableValue: the text is empty or no text, or the value is not JSON.
+        UnstorableValue: ``text`` is empty or not a str, or ``value`` is not JSON.
         InvalidFlow: the key is not valid.
     """
     plain = storable(text, "the text of the note")

@@ -11,7 +11,9 @@ from typing import Protocol
 
 
 class Attempt(Protocol):
-    """The attempt that sends a request to a provider. A ``RoundContext`` has these attributes."""
+    """The attributes that a request to a provider needs of its attempt.
+
+    A ``RoundContext`` has them, and can be passed as one."""
 
     @property
     def run_id(self) -> str:

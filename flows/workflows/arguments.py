@@ -192,10 +192,13 @@ def _form_of_callable(value: Any, depth: int, opened: int) -> Any:
 
 
 def _data(value: Any, depth: int) -> Any:
-    """Return data as JSON data that is the same in each process.
+    """Return a value as JSON data. Equal values have equal data in every process.
+
+    Args:
+        depth: how many levels of containers the value may have.
 
     Raises:
-        Exception: the value has no such form.
+        Exception: the value has no such form, or more levels.
     """
     if value is None or isinstance(value, str | int | float | bool):
         return value

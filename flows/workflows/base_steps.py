@@ -295,9 +295,10 @@ class BaseSteps(RunView):
         """Return the request of a wait.
 
         Args:
+            name: the wait's key without its number. None: the kind.
             wait: carries the wait out, given the round's context and the wait's key.
-            compared: the wait's arguments, if the same name with other arguments is a different
-                wait. None if the name alone identifies it.
+            compared: the wait's arguments. If the journal has the wait's key with other arguments,
+                the run has diverged. None: the arguments are not compared.
         """
         key = self._key(kind, name)
         of = "" if compared is None else digest_of(compared)

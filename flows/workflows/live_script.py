@@ -129,10 +129,10 @@ class LiveScript(BaseScript):
         return future
 
     def _next_of_a_line(self, request: Request) -> JournalEntry | None:
-        """Return the entry for a request if it is available at once, else None.
+        """Return the entry for a request if the coroutine need not be suspended for it, else None.
 
-        If it is available, the coroutine need not be suspended. The coroutine must wait for nothing
-        else, no other callback may be ready, and the entry must be the next one of the journal.
+        It is returned if the coroutine waits for nothing else, no other callback is ready, and the
+        entry is the next one of the journal.
         """
         if self._given == len(self._journal) or self._waiting or not self._loop.is_idle():
             return None

@@ -280,9 +280,13 @@ class WorkflowRound:
     def _carry_out_together(self, steps: Sequence[StepRequest]) -> list[JournalEntry | Interrupt]:
         """Carry out several steps at the same time.
 
+        Returns:
+            The entries or questions, in the order of ``steps``.
+
         Raises:
-            BaseException: the error of the first step that must be retried. An error that is not an
-                Exception, such as the end of the process, comes before the others.
+            BaseException: at least one step must be retried: the error of the first of them, in the
+                order of ``steps``. An error that is not an Exception, such as the end of the
+                process, takes precedence.
         """
         lock = threading.RLock()
         keys = {each.key for each in steps}

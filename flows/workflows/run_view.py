@@ -14,7 +14,7 @@ from perdure.flows.workflows.requests import Request
 
 
 class Script(Protocol):
-    """The running function with its journal, as ``Steps`` uses it."""
+    """The interface that ``Steps`` needs of the running function and its journal."""
 
     @property
     def context(self) -> RoundContext: ...

@@ -47,7 +47,7 @@ def running(steps: AsyncSteps) -> Iterator[None]:
 
 
 class AwaitedScript(Script, Protocol):
-    """The running coroutine with its journal, as ``AsyncSteps`` uses it."""
+    """The interface that ``AsyncSteps`` needs of the running coroutine and its journal."""
 
     def expect(self, request: Request, awaited: Awaited) -> None: ...
 

@@ -25,7 +25,8 @@ def options_again(run: Run, flows: Mapping[str, Any], flow: str) -> dict[str, An
     Args:
         run: The run to submit once more.
         flows: The flows by name, as ``Client.flows`` returns them.
-        flow: Name of the new run's flow.
+        flow: Name of the new run's flow, which may differ from the run's. Only for a run whose
+            submission an earlier release has stored, both flows are looked up in ``flows``.
     """
     details = run.details
     budgets = details.get("budgets", {})

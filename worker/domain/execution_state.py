@@ -145,7 +145,7 @@ class ExecutionState(BaseModel):
     def is_interrupted(self) -> bool:
         """Return whether the run is paused before or after a node.
 
-        This holds for a stopped run too.
+        True, too, for a run that was stopped while it was paused there.
         """
         return self.status in (
             ExecutionStatus.INTERRUPTED_BEFORE,

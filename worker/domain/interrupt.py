@@ -213,10 +213,10 @@ class PendingInterrupt(Document):
         return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
 
     def how_in_one_line(self, program: str = "perdure") -> str:
-        """Return the first command of ``how``. For a command in doubt, return all, as alternatives.
+        """Return the first command line of ``how``, or all of them if a flow's command is in doubt.
 
-        The first alternative executes the command again, which can do harm. Alone it would look
-        like advice.
+        The first command line then executes the flow's command again, which can do harm. Alone it
+        would look like advice.
         """
         first = self.how(program)[0]
         return " or ".join((first, *self.ways[1:])) if self.kind == "in_doubt" else first

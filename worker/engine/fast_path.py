@@ -112,7 +112,7 @@ class NoFastPath:
         return True
 
     def sender(self) -> None:
-        """Return None: the caller reads the ids from Celery's current task."""
+        """Return None: the caller reads the id and the root id from Celery's current task."""
 
     def commit(self, commit: RoundCommit) -> None:
         """Return None: the caller commits the round without a prefetch."""

@@ -28,8 +28,10 @@ class PageLink(NamedTuple):
     Attributes:
         path: The page's path below the root of the dashboard, such as ``notifications``.
         title: The link's text.
-        unit: A word for the counted things, which screen readers say after the number.
-        about: The content of the page, as a part of a sentence.
+        unit: A word for the counted things, such as ``undelivered``. Screen readers say it after
+            the number.
+        about: A phrase about the content of the page. It follows "Elsewhere:" and ends without a
+            full stop.
     """
 
     path: str
@@ -42,8 +44,8 @@ class Panel(NamedTuple):
     """A part of the dashboard's overview.
 
     Attributes:
-        template: The path of the feature's template, ``NAME/FILE.html``.
-        data: The variable ``data`` of the template.
+        template: The path of the feature's template, ``FEATURE/FILE.html``.
+        data: The value of the template's variable ``data``.
     """
 
     template: str

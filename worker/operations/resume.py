@@ -172,7 +172,7 @@ def _add_above(
     more: Mapping[str, float],
     by: str | None,
 ) -> None:
-    """Raise the limit of the ancestor ``payer`` that a run's question asks to raise.
+    """Raise a limit of the ancestor ``payer``, as an answer to a run's question.
 
     Args:
         question: The run's open question, which asks for more of one budget.
@@ -180,7 +180,8 @@ def _add_above(
             the ancestor. The other amounts raise limits of the run itself.
 
     Raises:
-        InvalidInput: The run itself lacks one of the other budgets, or the amount is too small.
+        InvalidInput: The run itself lacks one of the other budgets, or the amount for the budget of
+            the question is less than the question asks for.
     """
     data = question.data or {}
     name = data["budget"]

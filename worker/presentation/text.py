@@ -57,7 +57,7 @@ def percent(part: float, whole: float) -> str:
 def progress_of(progress: object) -> str:
     """Return a run's reported progress as text: ``3 of 5``.
 
-    The text is '' if ``progress`` has no number ``done``, or no ``total`` other than 0.
+    The text is '' if ``done`` or ``total`` is no number, or ``total`` is 0.
     """
     if not isinstance(progress, dict):
         return ""

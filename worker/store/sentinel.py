@@ -53,8 +53,8 @@ class FollowingConnection(SentinelManagedConnection):
         """Send a command to the current master of the service.
 
         A closed connection is first connected to the current master. redis-py 8.1 would connect it
-        to the former master again, and ask the Sentinels only for the next command. So each retry
-        of this command would go to the former master.
+        to the former master again, and look up the new master only when the next command is sent.
+        So each retry of this command would go to the former master.
 
         Args:
             check_health: whether an open connection is checked. If False, the command is sent to

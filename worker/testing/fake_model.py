@@ -206,10 +206,12 @@ class _OpenModel:
         settings: RequestSettings,
         on_piece: Callable[[Piece], None],
     ) -> Reply:
-        """Return the reply of the script or function. ``chat.Model`` describes the arguments.
+        """Return the test's next reply, or the result of the test's function.
+
+        ``chat.Model`` describes the arguments.
 
         Raises:
-            ModelFailed: The script or function has an exception for this request.
+            ModelFailed: The next reply, or the result of the function, is an exception.
         """
         context = self._context
         request = FakeRequest(

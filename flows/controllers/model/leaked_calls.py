@@ -120,8 +120,12 @@ def _is_command(body: str, names: Collection[str]) -> bool:
 def _has_json_call(text: str, names: Collection[str], commands: bool) -> bool:
     """Return whether a text begins or ends with a call in JSON.
 
-    Behind other words, a log or an example may look like a call. There a call counts only if
-    nothing follows it and it has no other keys than calls have.
+    After other words, a log or an example may look like a call. So a call there counts only if
+    nothing follows it and all its keys are keys of calls.
+
+    Args:
+        names: the names of the tools that the request offered.
+        commands: whether Perdure's own format of a command counts as a call, too.
     """
     last: tuple[list[Any], int] | None = None
     for values, begin, end in _values(text):

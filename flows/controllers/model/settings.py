@@ -147,13 +147,13 @@ class ModelSettings(BaseModel):
         system, user: Templates of the first two messages.
         reply: The format of replies. ``tools``: the model calls commands as tools. ``json``: it
             replies in a JSON format. ``auto``: tools if the model has them.
-        words: The use of a reply that calls no command although it could; see
+        words: What happens with a reply that is only text, although it could call a command; see
             ``parse_reply.Words``.
         temperature, max_tokens: The temperature and the maximum tokens of each reply.
         timeout_seconds: Time limit of one whole request, including its reply.
         window: How much of the history a request contains.
-        compaction: Whether the model writes a summary, in a round of its own, before requests leave
-            out more of the history.
+        compaction: Whether the model first summarizes, in a round of its own, the history that the
+            next requests will leave out.
         notes: The notes of earlier runs that the model reads and writes. None: it has no notes.
         refusal: The reaction to a model's refusal. ``end`` ends the run errored, ``ask`` asks a
             person.

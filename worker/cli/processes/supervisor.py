@@ -91,7 +91,8 @@ class Supervisor:
     Args:
         worker: The worker that each process runs.
         count: The number of worker processes, at least 2.
-        with_stdin: Whether the end of standard input shuts down, as SIGTERM does.
+        with_stdin: Whether this process also shuts down at the end of standard input, as it does at
+            SIGTERM.
     """
 
     def __init__(self, worker: WorkerProcess, count: int, with_stdin: bool = False) -> None:

@@ -171,7 +171,10 @@ def facts_of(notification: Notification) -> dict[str, str]:
 
 
 def filled(argument: str, facts: Mapping[str, str]) -> str:
-    """Return a command's argument with facts in place of the names in braces."""
+    """Return a command's argument with facts in place of the names in braces.
+
+    A name in braces that is not in ``facts`` stays as it is.
+    """
     for name in facts:
         # A fact is not searched for further names, since a goal may have any text.
         argument = argument.replace(f"{{{name}}}", f"\0{name}\0")

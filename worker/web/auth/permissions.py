@@ -227,7 +227,8 @@ class AuthorizedClient(CallerRights, ReadMethods, Methods, CallerFeatures):
     def file(self, run_id: str, name: str) -> File:
         """Return a file of a run. ``RUN/NAME`` names a file of a run below it.
 
-        A fork may have its own copy of such a file. The copy remains if the run below is deleted.
+        If the run is a fork with its own copy of that file, return the copy, even after the run
+        below was deleted.
         """
         self._owned(run_id, Scope.READ)
         child = name.rpartition("/")[0]

@@ -46,9 +46,9 @@ class CallRefused(NamedTuple):
 
 
 class ToolResults:
-    """A search for tool results in a run's history.
+    """Finds the tool results of rounds in a run's history.
 
-    It expects the run's events in their order.
+    Call ``of`` for the event of each round, in the order of the rounds.
     """
 
     def __init__(self) -> None:
