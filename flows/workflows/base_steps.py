@@ -33,6 +33,7 @@ from perdure.flows.workflows.arguments import (
 from perdure.flows.workflows.begun import check_order
 from perdure.flows.workflows.journal import (
     ANY_ORDER,
+    MARKS,
     PATCHED,
     REFUSED,
     JournalEntry,
@@ -194,7 +195,8 @@ class BaseSteps(RunView):
                 f"{chosen!r} cannot name a step; expected letters, digits, '_', '.' or '-', at "
                 "most 90, and no '.' with a number at its end. Give it a name: name='...'"
             )
-        if chosen.startswith((PATCHED, REFUSED)):
+        known = self._script.known.get(chosen)  # Older releases let a step have such a name.
+        if chosen.startswith((PATCHED, REFUSED)) and (known is None or known.kind in MARKS):
             raise InvalidFlow(
                 f"{chosen!r} cannot name a step: names that begin with {PATCHED!r} or {REFUSED!r} "
                 "belong to the journal. Give it another name: name='...'"

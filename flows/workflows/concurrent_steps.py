@@ -154,7 +154,7 @@ class Sibling:
         if entry.error is None and context.attaching:
             # Workers of older releases would read the result without its files.
             name, told = f"{WHOLE}{step.key}", self.with_files(told)
-        elif name in context.journal.recorded and not is_of_step(self._round.recorded(name)):
+        elif entry.error is None and name in context.journal.recorded:
             name = f"{WHOLE}{step.key}"  # The function of an older release recorded something else.
         try:
             text = context.journal.record(name, canonical(told))

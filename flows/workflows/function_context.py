@@ -1,8 +1,10 @@
-"""The context of a round, as the function of a workflow sees it (``steps.context``)."""
+"""The context of a round, as the code of a workflow sees it (``steps.context``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 from perdure.flows.core.errors import InvalidFlow
@@ -26,17 +28,35 @@ class FunctionContext(RoundContext[Any]):
     """
 
 
-def function_context(context: RoundContext) -> RoundContext:
-    """Return the context as the function sees it. It shares all fields with ``context``."""
-    return made({**vars(context)}, FunctionContext)
+#: The context of the step that this code belongs to. None outside of a step.
+_OF_STEP: ContextVar[RoundContext | None] = ContextVar("step", default=None)
+
+
+@contextmanager
+def in_step(context: RoundContext) -> Iterator[None]:
+    """Make ``visible_context`` return this context of a step inside the ``with`` block."""
+    before = _OF_STEP.set(context)
+    try:
+        yield
+    finally:
+        _OF_STEP.reset(before)
+
+
+def visible_context(context: RoundContext) -> RoundContext:
+    """Return the context of a round as the running code may see it.
+
+    In a step, it is the step's own context. In the workflow's function, it is a ``FunctionContext``
+    that shares all fields with ``context``.
+    """
+    return _OF_STEP.get() or made({**vars(context)}, FunctionContext)
 
 
 def _refusal(method: str, instead: str) -> Callable[..., NoReturn]:
     def refuse(self: RoundContext, *args: object, **options: object) -> NoReturn:
         raise InvalidFlow(
             f"run {self.run_id}, step {self.step}: steps.context.{method}(...) would happen again "
-            f"in each round of the workflow's function. Use {instead}. The function of a step gets "
-            "the step's own context if it has a parameter `context`"
+            f"in each round of the workflow's function. Use {instead}. In a step, `steps.context` "
+            "is the step's own context"
         )
 
     return refuse

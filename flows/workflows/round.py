@@ -35,6 +35,7 @@ from perdure.flows.workflows.begun import (
     mark_begun,
 )
 from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
+from perdure.flows.workflows.function_context import in_step
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, NotShown, Request, StepRequest, WaitRequest
@@ -333,7 +334,7 @@ class WorkflowRound:
         about = f"{step.key} {step.of or INCOMPARABLE}"
         context.journal.describe(context.key_of(Command(step.key)), about)
         try:
-            with no_waits(WAITS.format(step.key)):
+            with no_waits(WAITS.format(step.key)), in_step(context):
                 result = carry_out_in_time(step, context)
             if isinstance(result, Interrupt):
                 return explained(result, step, context)

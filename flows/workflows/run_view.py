@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from perdure.flows.core.files import File
 from perdure.flows.core.thread_messages import ThreadMessage
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.workflows.function_context import function_context
+from perdure.flows.workflows.function_context import visible_context
 from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import Request
 
@@ -36,12 +36,12 @@ class RunView:
 
     @property
     def context(self) -> RoundContext:
-        """The context of the current round. Each round has its own.
+        """The context of the current round, or in a step the step's own. Each round has its own.
 
-        Methods that count once in each round raise InvalidFlow, such as ``once`` and ``wait_for``:
-        the function is run again in later rounds. See ``function_context``.
+        In the workflow's function, methods that count once in each round raise InvalidFlow, such as
+        ``once`` and ``wait_for``: the function is run again in later rounds (``INSTEAD``).
         """
-        return function_context(self._script.context)
+        return visible_context(self._script.context)
 
     @property
     def goal(self) -> str:

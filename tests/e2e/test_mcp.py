@@ -299,17 +299,26 @@ def test_a_session_with_a_program_that_reads_no_input_is_closed_in_time(tmp_path
     assert before.issuperset(servers_of(os.getpid(), "odd_mcp_program"))
 
 
-def test_a_session_whose_program_does_not_start_is_closed_in_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start_seconds", [60, 0.5])
+def test_a_session_whose_program_does_not_start_is_closed_in_time(
+    tmp_path: Path, start_seconds: float
+) -> None:
     async def close() -> float:
         session = McpSession("odd", server)
         await asyncio.to_thread(until, (tmp_path / "begun").exists, "the program")
+        limit = session._start._limit
+        assert limit is not None
+        if start_seconds < 1:  # The library is ending the program already.
+            await asyncio.to_thread(
+                until, lambda: limit.when() is None or limit.expired(), "the end"
+            )
         begin = asyncio.get_running_loop().time()
         await session.close()
         return asyncio.get_running_loop().time() - begin
 
     begins = "import sys, time, pathlib; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
     program = [sys.executable, "-c", begins, str(tmp_path / "begun"), "never_starts"]
-    server = ServerConfig(command=program, tools=["big"])
+    server = ServerConfig(command=program, tools=["big"], start_seconds=start_seconds)
     assert asyncio.run(close()) < CLOSING_SECONDS
     assert not servers_of(os.getpid(), "never_starts")
 

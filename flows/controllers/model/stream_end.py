@@ -99,19 +99,21 @@ class DoneMarker:
             """Yield a response's chunks, and look for the reply's end."""
             last = b"\n"
             line = b""
-            async for piece in _without_mark(pieces(chunk_size)):
-                *lines, line = LINE_BREAK.split(line + piece)
-                line = line[:EVENT]
-                for each in lines:
-                    self._look_for_error(each)
-                if not self.is_stream and len(self.body) < BODY:
-                    self.body += piece[:BODY]
-                if not self.is_seen:
-                    text = (last + piece).replace(b"\r", b"\n")
-                    self.is_seen = any(line in text for line in DONE)
-                    last = text[-KEPT:]
-                yield piece
-            self._look_for_error(line)
+            try:
+                async for piece in _without_mark(pieces(chunk_size)):
+                    *lines, line = LINE_BREAK.split(line + piece)
+                    line = line[:EVENT]
+                    for each in lines:
+                        self._look_for_error(each)
+                    if not self.is_stream and len(self.body) < BODY:
+                        self.body += piece[:BODY]
+                    if not self.is_seen:
+                        text = (last + piece).replace(b"\r", b"\n")
+                        self.is_seen = any(line in text for line in DONE)
+                        last = text[-KEPT:]
+                    yield piece
+            finally:  # The connection may break behind the last event.
+                self._look_for_error(line)
 
         response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
 

@@ -44,7 +44,11 @@ _FINAL = re.compile(
     r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final(?:[^<]|<\|constrain\|>)*+<\|message\|>"
     r"|<\|START_(?:RESPONSE|TEXT)\|>)"
 )
-_FINAL_END = re.compile(r"(?<!\|>)(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)++\s*\Z")
+#: It begins behind no tag of its own: a search from each of many tags would take quadratic time.
+_FINAL_END = re.compile(
+    r"(?<!<\|return\|>)(?<!<\|end\|>)(?<!<\|END_RESPONSE\|>)(?<!<\|END_TEXT\|>)"
+    r"(?:<\|(?:return|end|END_RESPONSE|END_TEXT)\|>)++\s*\Z"
+)
 #: A reply of gpt-oss whose server removed all tags. Prose about these names is none, and a mark in
 #: quotes is a part of the answer.
 _BARE = re.compile(

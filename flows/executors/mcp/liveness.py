@@ -1,10 +1,11 @@
-"""Ping: finds out whether an MCP server still answers in a session."""
+"""The time limit of an MCP session's start, and pings of a server that does not respond."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure.flows.executors.mcp.transports import BUSY, McpTransport, requests
@@ -30,6 +31,44 @@ BROKEN = "SSE stream failed: "
 ACCEPTED = "server answered a request with 202 Accepted"
 ODD_TYPE = "Unexpected content type: "
 UNPARSED = ("Failed to parse SSE message: ", "Failed to parse JSON response: ")
+
+
+class StartLimit:
+    """The time limit of a session's start. The end of the session may bring it forward.
+
+    The client library shields the end of a server's program from cancellations of its own kind, but
+    not from those of asyncio. So nothing may cancel the session once it ends its program: the
+    program would stay.
+
+    Args:
+        seconds: The time that a start may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._limit: asyncio.Timeout | None = None
+
+    def begin(self) -> asyncio.Timeout:
+        """Return the context manager in which the session is started. It raises TimeoutError."""
+        self._limit = asyncio.timeout(self._seconds)
+        return self._limit
+
+    def lift(self) -> None:
+        """Remove the limit: the session is open, or ends its program."""
+        self._move(None)
+
+    def expire(self) -> bool:
+        """End a start that has not finished. Return False if it has not begun."""
+        if self._limit is None:
+            return False
+        if self._limit.when() is not None:
+            self._move(asyncio.get_running_loop().time())
+        return True
+
+    def _move(self, when: float | None) -> None:
+        if self._limit is not None:
+            with suppress(RuntimeError):  # It has expired, or the session has ended.
+                self._limit.reschedule(when)
 
 
 class Ping:

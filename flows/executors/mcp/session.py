@@ -19,7 +19,7 @@ from perdure.flows.core.errors import (
 )
 from perdure.flows.core.names import suggest
 from perdure.flows.executors.mcp.config import Secrets, ServerConfig
-from perdure.flows.executors.mcp.liveness import LAST_SECONDS, Ping, is_unread
+from perdure.flows.executors.mcp.liveness import LAST_SECONDS, Ping, StartLimit, is_unread
 from perdure.flows.executors.mcp.odd_messages import error_without_request
 from perdure.flows.executors.mcp.odd_results import accept_result, repair_result, unknown_result
 from perdure.flows.executors.mcp.results import (
@@ -82,6 +82,7 @@ class McpSession:
         self._version: str | None = None
         self._fault: PerdureError | None = None
         self.ping = Ping(self.what, self._retire, self._unwanted.set)
+        self._start = StartLimit(server.start_seconds)
         self._life = asyncio.create_task(self._live())
 
     @property
@@ -274,8 +275,8 @@ class McpSession:
         self._is_retired = True
         await self.ping.end(LAST_SECONDS if self._server.url is not None else 0)
         self._unwanted.set()
-        if self._client is None and self._server.url is None:
-            self._life.cancel()  # A program may take start_seconds to start.
+        if self._client is None and self._server.url is None and not self._start.expire():
+            self._life.cancel()
         await asyncio.wait({self._life})
         await self.ping.settle(LAST_SECONDS)
 
@@ -306,9 +307,10 @@ class McpSession:
         served: list[McpTransport] = []
         requests.set(served)
         try:
-            async with asyncio.timeout(self._server.start_seconds) as patience:
+            lift = self._start.lift
+            async with self._start.begin():
                 streams = connected(
-                    self._server, self._secrets, self._output, self._ended, self._inspect
+                    self._server, self._secrets, self._output, self._ended, self._inspect, lift
                 )
                 async with Client(
                     streams, client_info=Implementation(name="perdure", version="1")
@@ -317,7 +319,7 @@ class McpSession:
                     # The library would list the tools after a call, and raise that list's error.
                     client.session.validate_tool_result = accept_result  # type: ignore[method-assign]
                     await self._read_list(client)
-                    patience.reschedule(None)
+                    lift()
                     self._client = client
                     self._ready.set()
                     waits = [

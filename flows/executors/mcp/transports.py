@@ -212,6 +212,7 @@ async def connected(
     output: ProgramOutput,
     ended: asyncio.Event,
     inspect: Callable[[Any], None],
+    ends: Callable[[], None],
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Connect to an MCP server, and yield its streams of incoming and outgoing messages.
 
@@ -219,13 +220,17 @@ async def connected(
         output: Gets the stderr of the server's program.
         ended: An event that is set when no further messages can arrive.
         inspect: Is called with each message of the server.
+        ends: Is called before the connection is ended.
     """
     async with (
         _program(server, secrets, output, ended)
         if server.command
         else _service(server, secrets) as (incoming, outgoing)
     ):
-        yield _Watched(incoming, ended, inspect), outgoing
+        try:
+            yield _Watched(incoming, ended, inspect), outgoing
+        finally:
+            ends()
 
 
 @asynccontextmanager

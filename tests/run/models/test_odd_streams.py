@@ -343,12 +343,13 @@ def test_an_error_as_an_event_is_seen_behind_any_line_break_and_without_one(
         replied(Sends(raw.replace(b"data: [DONE]\n\n", b"").replace(b"\n", line_break)))
 
 
+@pytest.mark.parametrize("end", ["", "\n\n"])
 @pytest.mark.parametrize("name", ["type", "object"])
-def test_an_error_as_an_event_is_kept_if_the_connection_drops(name: str) -> None:
+def test_an_error_as_an_event_is_kept_if_the_connection_drops(name: str, end: str) -> None:
     event = {name: "error", "message": "it is too long", "code": 400}
     raw = stream(chunk({"content": "half"}), event).raw.removesuffix(b"data: [DONE]\n\n")
     with pytest.raises(FatalError, match="it is too long"):
-        replied(Sends(raw, is_cut=True))
+        replied(Sends(raw.rstrip(b"\n") + end.encode(), is_cut=True))
 
 
 EVENTS: Cases = {

@@ -7,11 +7,22 @@ from typing import Any
 
 import pytest
 
-from perdure import Advance, File, InvalidFlow, RoundContext, Step, Steps, make, workflow
+from perdure import (
+    Advance,
+    File,
+    History,
+    InvalidFlow,
+    RoundContext,
+    Step,
+    Steps,
+    make,
+    workflow,
+)
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.round_journal import Journal
 from perdure.flows.rounds import registry
 from perdure.flows.workflows.function_context import INSTEAD
+from perdure.flows.workflows.journal import JournalEntry
 from tests.support.flow_registry import own_registry
 
 DONE: list[str] = []
@@ -107,3 +118,29 @@ def test_a_step_cannot_have_a_name_that_the_journal_uses(name: str) -> None:
     with pytest.raises(InvalidFlow, match="cannot name a step"):
         play(lambda steps: steps.step(did, "x", name=name))
     assert not DONE
+
+
+def test_a_step_of_a_name_of_the_journal_in_an_older_run_goes_on() -> None:
+    entry = JournalEntry("refused.order", "step", "no", of="")
+    turn, _ = entry.turn("refused.order-0")
+    context = RoundContext("the goal", history=History(1, (turn,), lambda start, stop: []))
+    assert play(lambda steps: steps.step(did, "x", name="refused.order"), context).answer == "no"
+    assert not DONE
+
+
+def test_in_a_step_the_context_is_that_of_the_step() -> None:
+    def pays(steps: Steps, what: str) -> Any:
+        steps.context.spend(usd=1)
+        return steps.context.once("paid", lambda: did(what))
+
+    def alone(steps: Steps) -> Any:
+        return steps.step(lambda: pays(steps, "a"), name="a")
+
+    def beside(steps: Steps) -> list[Any]:
+        one, other = (Step(lambda what=what: pays(steps, what), name=what) for what in "ab")
+        return steps.gather([one, other])
+
+    context = RoundContext("the goal")
+    assert (play(alone, context).answer, context.spent) == ("a is done", {"usd": 1})
+    context = RoundContext("the goal")
+    assert (play(beside, context).answer, context.spent) == (["a is done", "b is done"], {"usd": 2})

@@ -112,6 +112,10 @@ TEXTS: Cases = {
         ),
         "Hello!",
     ),
+    "of gpt-oss, behind another end": (
+        "<|channel|>final<|message|>x |>Hello!<|im_end|><|end|><|return|>",
+        "x |>Hello!<|im_end|>",
+    ),
     "of gpt-oss, with a role": (
         (
             "<|start|>assistant<|channel|>analysis<|message|>secret<|end|><|start|>assistant"
@@ -231,6 +235,7 @@ WORDS: Cases = {
     "a report of a call": (
         'I called it.\n```json\n{"name": "add", "arguments": {"a": 1}}\n```\nIt returned 3.',
     ),
+    "about the format of a call": ("The assistant to=functions.add is a format of gpt-oss.",),
     "a log with a status": ('Done.\n{"tool": "add", "input": {"a": 1}, "status": "ok"}',),
     "a log with a reason": ('Done.\n{"tool": "add", "input": {"a": 1}, "reason": "no net"}',),
     "a list of tools": (
