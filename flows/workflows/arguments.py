@@ -73,11 +73,10 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
         and function.__defaults__ is None
         and function.__kwdefaults__ is None
     ):
-        name = _name_of(function)
         for each in args:
             if type(each) not in ATOMS or (type(each) is str and len(each) > LONGEST):
-                return f"{FORM}{_short_digest(_text_of([name, list(args)]))}"
-        return _digest_of_atoms(name, *args)
+                return f"{FORM}{_short_digest(_text_of([_name_of(function), list(args)]))}"
+        return _digest_of_atoms(function, *args)
     return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
 
 
@@ -117,9 +116,15 @@ def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> s
     return digest_of([list(args), hidden] if hidden else list(args))
 
 
-# A function is run again in each round, and asks for the same steps.
+# A function is run again in each round, and asks for the same steps. The name is not made again for
+# the same function. An inner function is another object in each round, with the same name.
 @functools.lru_cache(maxsize=4096, typed=True)
-def _digest_of_atoms(name: str, *args: Any) -> str:
+def _digest_of_atoms(function: FunctionType, *args: Any) -> str:
+    return _digest_of_named(_name_of(function), *args)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _digest_of_named(name: str, *args: Any) -> str:
     return f"{FORM}{_short_digest(_text_of([name, list(args)]))}"
 
 

@@ -8,6 +8,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import FunctionType
 from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
@@ -190,7 +191,10 @@ class BaseSteps(RunView):
         chosen = default if name is None else name
         self._script.check_open(chosen)
         number = self._asked.get(chosen, 0) + 1
-        if number == 1 and (not is_name(chosen) or chosen.rpartition(".")[2].isdecimal()):
+        if number > 1:
+            self._asked[chosen] = number
+            return f"{chosen}.{number}"
+        if not is_name(chosen) or chosen.rpartition(".")[2].isdecimal():
             raise InvalidFlow(
                 f"{chosen!r} cannot name a step; expected letters, digits, '_', '.' or '-', at "
                 "most 90, and no '.' with a number at its end. Give it a name: name='...'"
@@ -201,8 +205,8 @@ class BaseSteps(RunView):
                 f"{chosen!r} cannot name a step: names that begin with {PATCHED!r} or {REFUSED!r} "
                 "belong to the journal. Give it another name: name='...'"
             )
-        self._asked[chosen] = number
-        return chosen if number == 1 else f"{chosen}.{number}"
+        self._asked[chosen] = 1
+        return chosen
 
     def _step(
         self,
@@ -230,19 +234,21 @@ class BaseSteps(RunView):
                 f"a step is given {safe_text(repr(function), 80)}; expected a function and its "
                 "arguments: steps.step(charge, 12), not steps.step(charge(12))"
             )
-        own_name = str(getattr(function, "__name__", type(function).__name__))
+        if type(function) is FunctionType:  # as most are; the other way takes longer
+            own_name = function.__name__
+        else:
+            own_name = str(getattr(function, "__name__", type(function).__name__))
         key = self._key(own_name, name)
-        of = ""
+        of, known = "", self._script.known
+        entry = known.get(key)
         if compared is not None:  # An adapter names what tells the step from others of its name.
             of = digest_of(compared)
         elif compare:
-            known = self._script.known
-            like = known.get(key) or known.get(own_name if name is None else name)
-            if like is None or not is_older(like.of):
-                of = digest_of_call(function, args)
-            else:
+            of = digest_of_call(function, args)
+            like = entry or known.get(own_name if name is None else name)
+            if like is not None and like.of != of and is_older(like.of):
                 of = older_digest_of_call(function, args) if shown is None else digest_of(shown)
-        if key in self._script.known:
+        if entry is not None:
             return Request(key, "step", of=of)  # It is done, so the rest does not count.
         for option in unknown:
             raise InvalidFlow(

@@ -177,6 +177,10 @@ class StepRequest(Request):
         """Return the arguments by name, without ``context``. Those of partials are among them."""
         function, args, named = _unwrapped(self.target, self.args)
         try:
+            names, required = _names_of(function)
+            least = max(required, len(names) if has_defaults else 0)
+            if not named and least <= len(args) <= len(names):
+                return dict(zip(names, args, strict=False))
             signature = _signature(function)
             parameters = [each for each in signature.parameters.values() if each.name != "context"]
             bound = signature.replace(parameters=parameters).bind(*args, **named)
@@ -294,6 +298,8 @@ def _fact(value: Any, most: int) -> Any:
 
 #: Signatures of functions. ``inspect.signature`` takes longer than the rest of a short step.
 _signatures: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+#: The names of functions' parameters (``_names_of``).
+_names: WeakKeyDictionary[Callable[..., Any], tuple[tuple[str, ...], int]] = WeakKeyDictionary()
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
@@ -308,6 +314,29 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     if found is None:
         found = _signatures[function] = inspect.signature(function)
+    return found
+
+
+def _names_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], int]:
+    """Return the names of a function's parameters without ``context``, for positional arguments.
+
+    The number of the names without a default follows. If the function has parameters of another
+    kind than usual, there are no names, and the number is 1.
+
+    Raises:
+        TypeError, ValueError: the function has no signature.
+    """
+    try:
+        found = _names.get(function)
+    except TypeError:  # see ``_signature``
+        return (), 1
+    if found is None:
+        parameters = _signature(function).parameters.values()
+        given = [each for each in parameters if each.name != "context"]
+        usual = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in given)
+        required = sum(each.default is each.empty for each in given)
+        found = (tuple(each.name for each in given), required) if usual else ((), 1)
+        _names[function] = found
     return found
 
 

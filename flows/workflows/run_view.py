@@ -14,7 +14,7 @@ from perdure.flows.workflows.requests import Request
 
 
 class Script(Protocol):
-    """The interface that ``Steps`` needs of the running function and its journal."""
+    """The interface that ``BaseSteps`` needs of the running function and its journal."""
 
     @property
     def context(self) -> RoundContext: ...

@@ -31,6 +31,8 @@ from perdure.flows.workflows.journal import (
 )
 from perdure.flows.workflows.requests import Request
 
+#: Digests that are not compared.
+UNCOMPARED = frozenset({"", INCOMPARABLE})
 #: Carries out a function's requests. Returns their entries, or the outcome that ends the round.
 Perform = Callable[[Sequence[Request]], list[JournalEntry] | Outcome]
 
@@ -184,7 +186,7 @@ class BaseScript:
             self._order.append(request.key)
             if entry.kind != request.kind:
                 raise self.diverged(f"{request.key} as {request.kind}, not {entry.kind}")
-            if INCOMPARABLE != request.of != entry.of != INCOMPARABLE and request.of and entry.of:
+            if request.of != entry.of and not {request.of, entry.of} & UNCOMPARED:
                 self._note_other_arguments(request, entry)
         return entry
 
@@ -280,9 +282,19 @@ class PlainScript(BaseScript):
         self.suspended = Suspended(found)
         raise self.suspended
 
+    def entry_of(self, request: Request) -> JournalEntry:
+        """Return the entry for one request, as ``ask_for`` does.
+
+        A function asks for all its finished steps in each round, so this is short.
+        """
+        try:
+            entry = self._take(request)
+        except BaseException as error:
+            self.suspended = Suspended(error)
+            raise self.suspended from None
+        return self.ask_for([request])[0] if entry is None else entry
+
     def _entries(self, requests: Sequence[Request]) -> list[JournalEntry] | Outcome | BaseException:
-        if len(requests) == 1 and (entry := self._take(requests[0])) is not None:
-            return [entry]  # The usual case: a function has many such entries in each round.
         taken = [entry for each in requests if (entry := self._take(each)) is not None]
         if len(taken) == len(requests):
             return taken

@@ -13,6 +13,7 @@ from perdure.flows.core.names import suggest
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.children import OnFailure, Until
 from perdure.flows.workflows.base_steps import BaseSteps, Duration
+from perdure.flows.workflows.journal import JournalEntry
 from perdure.flows.workflows.requests import Request
 from perdure.flows.workflows.run_view import Script
 
@@ -44,6 +45,12 @@ def running(steps: AsyncSteps) -> Iterator[None]:
         yield
     finally:
         _CURRENT.reset(before)
+
+
+class BlockingScript(Script, Protocol):
+    """The interface that ``Steps`` needs of the running function and its journal."""
+
+    def entry_of(self, request: Request) -> JournalEntry: ...
 
 
 class AwaitedScript(Script, Protocol):
@@ -87,6 +94,10 @@ class Steps(BaseSteps):
     run again from its beginning. So do only what may happen twice outside of steps, ``finally``
     included.
     """
+
+    def __init__(self, script: BlockingScript) -> None:
+        super().__init__(script)
+        self._plain = script
 
     @overload
     def step(self, function: AsyncFunction[J], *args: Any, **options: Any) -> J: ...
@@ -246,8 +257,7 @@ class Steps(BaseSteps):
         return answers
 
     def _one(self, request: Request) -> Any:
-        [entry] = self._script.ask_for([request])
-        return entry.unpack()
+        return self._plain.entry_of(request).unpack()
 
 
 class AsyncSteps(BaseSteps):
