@@ -76,6 +76,8 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
         for each in args:
             if type(each) not in ATOMS or (type(each) is str and len(each) > LONGEST):
                 return f"{FORM}{_short_digest(_text_of([_name_of(function), list(args)]))}"
+        if "<" in function.__qualname__:  # an inner function, which is another object in each round
+            return _digest_of_named(_name_of(function), *args)
         return _digest_of_atoms(function, *args)
     return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
 
@@ -116,8 +118,7 @@ def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> s
     return digest_of([list(args), hidden] if hidden else list(args))
 
 
-# A function is run again in each round, and asks for the same steps. The name is not made again for
-# the same function. An inner function is another object in each round, with the same name.
+# A function is run again in each round, and asks for the same steps.
 @functools.lru_cache(maxsize=4096, typed=True)
 def _digest_of_atoms(function: FunctionType, *args: Any) -> str:
     return _digest_of_named(_name_of(function), *args)

@@ -25,6 +25,7 @@ from perdure.flows.rounds.children import Until
 from perdure.flows.rounds.context import RoundContext
 from perdure.flows.rounds.waits import waits_are_refused
 from perdure.flows.workflows.arguments import (
+    FORM,
     INCOMPARABLE,
     digest_of,
     digest_of_call,
@@ -244,9 +245,10 @@ class BaseSteps(RunView):
         if compared is not None:  # An adapter names what tells the step from others of its name.
             of = digest_of(compared)
         elif compare:
-            of = digest_of_call(function, args)
             like = entry or known.get(own_name if name is None else name)
-            if like is not None and like.of != of and is_older(like.of):
+            if like is None or like.of.startswith(FORM) or not is_older(like.of):
+                of = digest_of_call(function, args)
+            else:
                 of = older_digest_of_call(function, args) if shown is None else digest_of(shown)
         if entry is not None:
             return Request(key, "step", of=of)  # It is done, so the rest does not count.

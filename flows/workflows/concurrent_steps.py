@@ -134,9 +134,14 @@ class Sibling:
         retry there is only the first name.
         """
         name = name_of_failure(self.step.key, self.context)
-        older = f"{SCOPE}{name}" if name in self.keys else name
+        older = f"{SCOPE}{name}" if name in self.keys or self._is_taken(name) else name
         scope = scope_of_retry(FAILED, self.context)
         return (older, f"{scope}{name}") if scope else (older,)
+
+    def _is_taken(self, name: str) -> bool:
+        """Return whether the function of an older release recorded something else by this name."""
+        recorded = self.context.journal.recorded
+        return name in recorded and not is_of_step(self._round.recorded(name))
 
     def _name_of_failure(self) -> str:
         preferred, *scoped = self._names_of_failure()

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
+from perdure.flows.commands.in_doubt import without_decision
 from perdure.flows.core.errors import InvalidFlow
+from perdure.flows.core.outcomes import Command
 from perdure.flows.rounds.context import RoundContext, made
 
 #: What a workflow's function calls in place of a method of the context.
@@ -28,14 +30,18 @@ class FunctionContext(RoundContext[Any]):
     """
 
 
-#: The context of the step that this code belongs to. None outside of a step.
-_OF_STEP: ContextVar[RoundContext | None] = ContextVar("step", default=None)
+#: The context and the key of the step that this code belongs to. None outside of a step.
+_OF_STEP: ContextVar[tuple[RoundContext, str] | None] = ContextVar("step", default=None)
 
 
 @contextmanager
-def in_step(context: RoundContext) -> Iterator[None]:
-    """Make ``visible_context`` return this context of a step inside the ``with`` block."""
-    before = _OF_STEP.set(context)
+def in_step(context: RoundContext, key: str) -> Iterator[None]:
+    """Make ``visible_context`` return the context of a step inside the ``with`` block.
+
+    Args:
+        key: the key of the step.
+    """
+    before = _OF_STEP.set((context, key))
     try:
         yield
     finally:
@@ -48,7 +54,9 @@ def visible_context(context: RoundContext) -> RoundContext:
     In a step, it is the step's own context. In the workflow's function, it is a ``FunctionContext``
     that shares all fields with ``context``.
     """
-    return _OF_STEP.get() or made({**vars(context)}, FunctionContext)
+    if (of_step := _OF_STEP.get()) is not None and of_step[0].run_id == context.run_id:
+        return without_decision(of_step[0]).carrying_out(Command(of_step[1]))
+    return made({**vars(context)}, FunctionContext)
 
 
 def _refusal(method: str, instead: str) -> Callable[..., NoReturn]:

@@ -334,7 +334,7 @@ class WorkflowRound:
         about = f"{step.key} {step.of or INCOMPARABLE}"
         context.journal.describe(context.key_of(Command(step.key)), about)
         try:
-            with no_waits(WAITS.format(step.key)), in_step(context):
+            with no_waits(WAITS.format(step.key)), in_step(context, step.key):
                 result = carry_out_in_time(step, context)
             if isinstance(result, Interrupt):
                 return explained(result, step, context)

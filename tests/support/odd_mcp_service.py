@@ -49,6 +49,7 @@ class OddService:
         next_cursor: the cursor of each of its lists.
         pong: its answer to a ping; None: nothing, before the test ends.
         has_moved: whether it redirects each request to another path.
+        keeps_sessions: whether it answers no request to end a session, before the test ends.
         lost: its answer with a session that it does not know.
         asked: the methods, in order.
         sessions: ids of the sessions that it knows.
@@ -60,6 +61,7 @@ class OddService:
     next_cursor: str | None = None
     pong: Answer | None = field(default_factory=lambda: Answer({"result": {}}))
     has_moved: bool = False
+    keeps_sessions: bool = False
     lost: Answer = field(default_factory=lambda: error(-32001, "Session not found", 404))
     asked: list[str] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
@@ -137,7 +139,11 @@ def odd_service() -> Iterator[OddService]:
             self._refuse()
 
         def do_DELETE(self) -> None:
-            self._refuse()
+            if service.keeps_sessions:
+                service.ending.wait()
+                self.close_connection = True
+            else:
+                self._refuse()
 
         def _refuse(self) -> None:
             self.send_response(405)

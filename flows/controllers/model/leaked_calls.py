@@ -32,7 +32,8 @@ _MARKS = (
     r"<\|channel\|>commentary",  # gpt-oss
     # gpt-oss, bare
     r"^[^\w\n]*+(?:commentary|analysis)? to=functions\.\w",
-    r"(?:^|(?<=\S))assistant(?:commentary|analysis)? to=functions\.\w",
+    r"assistant(?:commentary|analysis) to=functions\.\w",
+    r"(?:^|(?<=\S))assistant to=functions\.\w",
     r"\[/?TOOL_CALLS\]|\[TOOL_REQUEST\]",  # Mistral, LM Studio
     r"^functools\[\{",  # Phi
     r"```tool_(?:code|calls?)\b",  # Gemma

@@ -333,7 +333,7 @@ class McpSession:
         except PerdureError as error:
             self._fault = error
         except Exception as error:
-            if not self._ready.is_set():
+            if not (self._ready.is_set() or self._unwanted.is_set()):
                 self._fault = self._failed_start(leaves_of(error)[0], served)
 
     def _failed_start(self, error: BaseException, served: list[McpTransport]) -> PerdureError:

@@ -220,7 +220,7 @@ async def connected(
         output: Gets the stderr of the server's program.
         ended: An event that is set when no further messages can arrive.
         inspect: Is called with each message of the server.
-        ends: Is called before the connection is ended.
+        ends: Is called before the server's program is ended.
     """
     async with (
         _program(server, secrets, output, ended)
@@ -230,7 +230,8 @@ async def connected(
         try:
             yield _Watched(incoming, ended, inspect), outgoing
         finally:
-            ends()
+            if server.command:
+                ends()
 
 
 @asynccontextmanager

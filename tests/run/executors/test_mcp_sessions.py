@@ -426,3 +426,16 @@ def test_an_invalid_declaration_of_one_tool_does_not_hide_the_others(context: Ro
                 FatalError, match=f"declares its tool '{name}' against the protocol"
             ):
                 tool_of(service, name).carry_out({}, context)
+
+
+def test_a_start_that_fails_ends_though_the_service_does_not_end_the_session(
+    context: RoundContext,
+) -> None:
+    with odd_service() as service:
+        service.page, service.keeps_sessions = (lambda asked: error(-32603, "db down")), True
+        [command] = mcp_commands(
+            "odd", url=service.url, tools=["t"], timeout_seconds=5, start_seconds=2
+        )
+        with pytest.raises(RetryableError):
+            command.check({})
+    assert "tools/list" in service.asked

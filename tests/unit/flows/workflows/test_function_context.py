@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from perdure import (
     InvalidFlow,
     RoundContext,
     Step,
+    StepFailed,
     Steps,
+    Turn,
     make,
     workflow,
 )
@@ -54,6 +56,11 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def did(what: str) -> str:
     DONE.append(what)
     return f"{what} is done"
+
+
+def after(turns: Sequence[Turn]) -> RoundContext:
+    """Return the context of the round after these turns."""
+    return RoundContext("the goal", history=History(len(turns), turns, lambda start, stop: []))
 
 
 def play(function: Callable[..., Any], context: RoundContext | None = None) -> Any:
@@ -123,9 +130,42 @@ def test_a_step_cannot_have_a_name_that_the_journal_uses(name: str) -> None:
 def test_a_step_of_a_name_of_the_journal_in_an_older_run_goes_on() -> None:
     entry = JournalEntry("refused.order", "step", "no", of="")
     turn, _ = entry.turn("refused.order-0")
-    context = RoundContext("the goal", history=History(1, (turn,), lambda start, stop: []))
+    context = after([turn])
     assert play(lambda steps: steps.step(did, "x", name="refused.order"), context).answer == "no"
     assert not DONE
+
+
+def test_a_failure_is_recorded_though_its_usual_name_is_taken() -> None:
+    def fails(what: str) -> None:
+        raise ValueError(what)
+
+    def charges(steps: Steps) -> str:
+        try:
+            steps.gather([Step(fails, "a", name="a"), Step(did, "b", name="b")])
+        except StepFailed as error:
+            return str(error)
+        return "nothing failed"
+
+    context = RoundContext("the goal", journal=Journal("", {"a-failed": canonical("a quote")}))
+    assert play(charges, context).answer == "step a failed: ValueError: a"
+
+
+def test_in_a_step_the_context_has_the_key_of_the_step() -> None:
+    def keys(context: RoundContext, steps: Steps) -> list[str]:
+        return [context.idempotency_key, steps.context.idempotency_key]
+
+    def asks(steps: Steps) -> Any:
+        def key(context: RoundContext) -> list[str]:
+            return keys(context, steps)
+
+        alone = steps.step(key, name="alone")
+        return [alone, *steps.gather([Step(key, name="a"), Step(key, name="b")])]
+
+    turns: list[Turn] = []
+    while isinstance(outcome := play(asks, after(turns)), Advance):
+        turns += outcome.turns
+    assert all(own == seen for own, seen in outcome.answer)
+    assert len({own for own, _ in outcome.answer}) == 3
 
 
 def test_in_a_step_the_context_is_that_of_the_step() -> None:
