@@ -207,9 +207,9 @@ class _Stepping:
         self._model_provider = model_provider
         #: Agents and their copies. Both are kept alive, since they are known by their ids.
         self._made: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
-        #: For each agent (by id): the rules of its own tools, and of those that its MCP servers
-        #: listed last.
+        #: The rules of each agent's own tools, by the id of the agent.
         self._rules: dict[int, Rules] = {}
+        #: The rules of the tools that each agent's MCP servers listed last, by the id of the agent.
         self._mcp_rules: dict[int, Rules] = {}
 
     def config(self, given: RunConfig | None) -> RunConfig:

@@ -25,8 +25,9 @@ INSTEAD: Mapping[str, str] = {
 class FunctionContext(RoundContext[Any]):
     """The context of a round, without the methods that count once in each round (``INSTEAD``).
 
-    The function is run anew in each of its rounds. It would repeat their effects and waits, and
-    would not get the signals that an earlier round took. These methods raise InvalidFlow.
+    A workflow's function runs again in each round of the run. There these methods would repeat
+    their effects and waits, and miss the signals that an earlier round took. So they raise
+    InvalidFlow.
     """
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("perdure.mcp")
 #: Seconds for the answer to a ping.
 PING_SECONDS = 10.0
-#: Seconds for the answer to a ping that is pending when its session with a service ends, and for
-#: the end of a cancelled ping after that of its session.
+#: Seconds that the end of a session waits for a pending ping: over HTTP for its answer, and if it
+#: was cancelled, for its end.
 LAST_SECONDS = 1.0
 #: The errors by which the client library (mcp 2.3) reports a broken connection: the whole text, or
 #: its beginning before the cause. A tool may have an error with the same code.

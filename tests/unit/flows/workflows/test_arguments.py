@@ -33,6 +33,7 @@ from perdure.flows.core.outcomes import Outcome
 from perdure.flows.rounds import registry
 from perdure.flows.workflows.arguments import INCOMPARABLE, digest_of, digest_of_call, is_older
 from tests.support.flow_registry import own_registry
+from tests.support.tried_workflows import context_after, play_round
 
 #: The finished steps of a test.
 DONE: list[Any] = []
@@ -51,10 +52,8 @@ def did(item: Any) -> str:
 
 def play(function: Callable[..., Any], turns: Sequence[Turn] = (), **settings: Any) -> Outcome:
     """Play one round of a workflow with this function, in a process that has not seen it before."""
-    registry._definitions.pop("tried", None)
-    workflow("tried", **settings)(function)
-    history = History(len(turns), turns, lambda start, stop: [])
-    return make("tried").play("Executor", RoundContext("the goal", history=history))
+    outcome: Outcome = play_round(function, context_after(turns), **settings)
+    return outcome
 
 
 def turns_of(function: Callable[..., Any], rounds: int = 20) -> list[Turn]:

@@ -16,19 +16,15 @@ from perdure import (
     AsyncSteps,
     End,
     FatalError,
-    History,
     Renew,
-    RoundContext,
     Step,
     StepFailed,
     Steps,
     Turn,
     UnstorableValue,
-    make,
-    workflow,
 )
-from perdure.flows.rounds import registry
 from tests.support.flow_registry import own_registry
+from tests.support.tried_workflows import context_after, play_round
 
 #: The finished steps of a test.
 DONE: list[str] = []
@@ -51,10 +47,7 @@ def fails(what: str) -> None:
 
 def play(function: Callable[..., Any], turns: Sequence[Turn] = ()) -> Any:
     """Play one round of a workflow with this function, in a process that has not seen it before."""
-    registry._definitions.pop("tried", None)
-    workflow("tried")(function)
-    history = History(len(turns), turns, lambda start, stop: [])
-    return make("tried").play("Executor", RoundContext("the goal", history=history))
+    return play_round(function, context_after(turns))
 
 
 def play_on(function: Callable[..., Any]) -> Any:

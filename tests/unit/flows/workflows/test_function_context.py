@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,22 +11,20 @@ import pytest
 from perdure import (
     Advance,
     File,
-    History,
     InvalidFlow,
     RoundContext,
     Step,
     StepFailed,
     Steps,
     Turn,
-    make,
-    workflow,
 )
 from perdure.flows.core.json_values import canonical
 from perdure.flows.core.round_journal import Journal
-from perdure.flows.rounds import registry
+from perdure.flows.rounds.waits import ReceivedSignal
 from perdure.flows.workflows.function_context import INSTEAD
 from perdure.flows.workflows.journal import JournalEntry
 from tests.support.flow_registry import own_registry
+from tests.support.tried_workflows import context_after, play_round
 
 DONE: list[str] = []
 #: A call of each method that counts once in each round.
@@ -34,9 +33,9 @@ CALLS: dict[str, Callable[[RoundContext], Any]] = {
     "recorded": lambda context: context.recorded("paid"),
     "attach": lambda context: context.attach(File("a.txt", b"a")),
     "spend": lambda context: context.spend(tokens=1),
-    "reply": lambda context: context.reply(None, "yes"),  # type: ignore[arg-type]
+    "reply": lambda context: context.reply(ReceivedSignal("paid", 1), "yes"),
     "sleep": lambda context: context.sleep("1h"),
-    "until": lambda context: context.until(None),  # type: ignore[arg-type]
+    "until": lambda context: context.until(datetime.max.replace(tzinfo=UTC)),
     "wait_for": lambda context: context.wait_for("paid"),
     "take": lambda context: context.take("paid"),
     "child": lambda context: context.child("other"),
@@ -58,15 +57,8 @@ def did(what: str) -> str:
     return f"{what} is done"
 
 
-def after(turns: Sequence[Turn]) -> RoundContext:
-    """Return the context of the round after these turns."""
-    return RoundContext("the goal", history=History(len(turns), turns, lambda start, stop: []))
-
-
 def play(function: Callable[..., Any], context: RoundContext | None = None) -> Any:
-    registry._definitions.pop("tried", None)
-    workflow("tried")(function)
-    return make("tried").play("Executor", context or RoundContext("the goal"))
+    return play_round(function, context or context_after())
 
 
 @pytest.mark.parametrize("method", INSTEAD)
@@ -130,7 +122,7 @@ def test_a_step_cannot_have_a_name_that_the_journal_uses(name: str) -> None:
 def test_a_step_of_a_name_of_the_journal_in_an_older_run_goes_on() -> None:
     entry = JournalEntry("refused.order", "step", "no", of="")
     turn, _ = entry.turn("refused.order-0")
-    context = after([turn])
+    context = context_after([turn])
     assert play(lambda steps: steps.step(did, "x", name="refused.order"), context).answer == "no"
     assert not DONE
 
@@ -162,7 +154,7 @@ def test_in_a_step_the_context_has_the_key_of_the_step() -> None:
         return [alone, *steps.gather([Step(key, name="a"), Step(key, name="b")])]
 
     turns: list[Turn] = []
-    while isinstance(outcome := play(asks, after(turns)), Advance):
+    while isinstance(outcome := play(asks, context_after(turns)), Advance):
         turns += outcome.turns
     assert all(own == seen for own, seen in outcome.answer)
     assert len({own for own, _ in outcome.answer}) == 3

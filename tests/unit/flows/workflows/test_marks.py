@@ -12,21 +12,18 @@ from perdure import (
     Advance,
     Diverged,
     End,
-    History,
     InvalidFlow,
     RoundContext,
     Steps,
     TopicTaken,
     Turn,
-    make,
-    workflow,
 )
 from perdure.flows.core.round_journal import Journal
-from perdure.flows.rounds import registry
 from perdure.flows.rounds.waits import Mailbox
 from perdure.flows.workflows.begun import Begun
 from perdure.flows.workflows.scripts import PlainScript
 from tests.support.flow_registry import own_registry
+from tests.support.tried_workflows import context_after, play_round
 
 #: The finished steps of a test.
 DONE: list[str] = []
@@ -45,10 +42,7 @@ def did(what: str) -> str:
 
 def play(function: Callable[..., Any], turns: Sequence[Turn] = (), **fields: Any) -> Any:
     """Play one round of a workflow with this function, in a process that has not seen it before."""
-    registry._definitions.pop("tried", None)
-    workflow("tried")(function)
-    history = History(len(turns), turns, lambda start, stop: [])
-    return make("tried").play("Executor", RoundContext("the goal", history=history, **fields))
+    return play_round(function, context_after(turns, **fields))
 
 
 # The time
