@@ -22,9 +22,8 @@ from tests.support.redis_commands import monitored
 def settings(settings: Settings) -> Settings:
     """Settings of a process whose heartbeat and sweeper send nothing meanwhile."""
     quiet = {"heartbeat_seconds": 60.0, "lease_seconds": 300.0, "sweep_seconds": 300.0}
-    return settings.model_copy(
-        update={"flow_modules": ("tests.support.example_flows.rings",), **quiet}
-    )
+    flows = tuple(f"tests.support.example_flows.{name}" for name in ("rings", "child_runs"))
+    return settings.model_copy(update={"flow_modules": flows, **quiet})
 
 
 @pytest.fixture
@@ -43,6 +42,7 @@ def test_commands_are_those_of_the_golden_file(client: Client, fast_engine: Runt
             "round": counted(client, *ROUND),
             "last round": counted(client, *LAST_ROUND),
             "failing round": counted(client, *FAILING_ROUND),
+            "round that starts children": counted(client, *FAN_OUT),
             "round of the fast path": fast_rounds(client, fast_engine),
         },
     )
@@ -116,6 +116,10 @@ ROUND = ledger, lambda client, run_id: runtime_of(client).rounds.run(run_id, 0, 
 LAST_ROUND = played, lambda client, run_id: runtime_of(client).rounds.run(run_id, 0, 1).word
 FAILING_ROUND = (
     lambda client: client.submit("trouble", "fail", {"times": 1}).id,
+    lambda client, run_id: runtime_of(client).rounds.run(run_id, 0, 0).word,
+)
+FAN_OUT = (
+    lambda client: client.submit("fan", "do", inputs={"children": [{}, {}]}).id,
     lambda client, run_id: runtime_of(client).rounds.run(run_id, 0, 0).word,
 )
 

@@ -197,8 +197,15 @@ def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
 
     ``again``: its reply is lost, and the request is repeated.
     """
-    _, from_place, _ = caller
-    _goes_on(w, caller if again else ("looks", 0, True))
+    word = _started(w, caller[1])
+    if again:
+        _goes_on(w, caller)
+    elif word != "over":
+        _goes_on(w, ("looks", 0, True))
+    return word
+
+
+def _started(w: World, from_place: int) -> str:
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     if run.phase in RESTING and rules.start_checks_phase:
@@ -216,7 +223,12 @@ def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
     law("C8", running <= w.config.limit, "{} children run", running)
     law("C7", run.phase not in RESTING, "a child of a run that is {} is started", run.phase)
     law("C7", family.group == "open", "a child of a dropped group is started")
-    return "ok"
+    if (has_room(w, family) and rules.start_leaves_what_is_left) or (
+        family.walk and rules.start_leaves_a_newer_walk
+    ):
+        return "ok"
+    w.family = family._replace(follow_up=False)
+    return "over"
 
 
 def child_ends(w: World, place: int, word: str) -> None:

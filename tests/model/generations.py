@@ -43,6 +43,8 @@ class Rules:
     start_checks_phase: bool = True
     start_names_its_place: bool = True
     start_comes_to_every_group: bool = True
+    start_leaves_other_groups: bool = True
+    start_leaves_a_newer_walk: bool = True
     # Follow-ups, from one generation to the next
     rest_makes_follow_up: bool = True
     drop_makes_follow_up: bool = True
@@ -96,6 +98,8 @@ MUTANTS = {
     "start_checks_phase": ("generations", "C7"),
     "start_names_its_place": ("generations", "C1"),
     "start_comes_to_every_group": ("two groups", "V7"),
+    "start_leaves_other_groups": ("two groups", "V7"),
+    "start_leaves_a_newer_walk": ("two groups", "V7"),
     "rest_makes_follow_up": ("generations", "C7"),
     "drop_makes_follow_up": ("generations", "C7"),
     "going_on_makes_follow_up": ("generations", "V7"),
@@ -453,7 +457,13 @@ class World:
             law("C7", self.runs[run].phase not in RESTING, "run {} is started below a stop", child)
             self.change(child, phase="queued")
         self.change_group(run, number, started=len(group.ends))
-        return "ok"
+        others = [self.runs[run].groups[other] for other in self.written(run)]
+        if rules.start_leaves_other_groups and any(each.started < len(each.ends) for each in others):
+            return "ok"
+        if self.runs[run].walk and rules.start_leaves_a_newer_walk:
+            return "ok"
+        self.change(run, follow_up=False)
+        return "over"
 
     # Rounds of parents
 

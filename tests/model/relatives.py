@@ -11,7 +11,7 @@ from perdure.worker.store.replies import ChildrenStep
 from tests.model.configurations import Config
 from tests.model.state import Family
 from tests.support import runs
-from tests.support.child_runs import child_id, group_of, park_on_children, start_children
+from tests.support.child_runs import child_id, group_of, park_on_children, start_reply
 
 PARENT, GROUP = "r0", "0.0"
 COUNTED = ("ok", "bad", "held")
@@ -97,9 +97,14 @@ class Relatives:
         caller = self.callers.pop(number)
         if caller.key[0] == "starts":
             first = caller.step.first
-            word, *detail = start_children(self.store, run_id=PARENT, group=GROUP, first=first)
-            self.callers.append(caller if again else Caller())
-            return f"stale {detail[0]}" if word == "stale" else word
+            reply = start_reply(self.store, run_id=PARENT, group=GROUP, first=first)
+            if again:
+                self.callers.append(caller)
+            elif not reply.is_over:
+                self.callers.append(Caller())
+            if reply.word == "stale":
+                return f"stale {reply.detail}"
+            return "over" if reply.is_over else reply.word
         step = self.store.family.reconcile(PARENT, caller.walk, caller.start, most=1)
         if step.word == "start":
             self.callers.append(Caller(("starts", step.first, True), step=step))

@@ -202,6 +202,8 @@ class Rules:
     start_checks_group: bool = True
     start_checks_room: bool = True
     start_names_its_place: bool = True
+    start_leaves_what_is_left: bool = True
+    start_leaves_a_newer_walk: bool = True
     # topics
     submit_asks_for_the_topic: bool = True  # two live runs would answer to one name
     topic_gives_way: bool = True  # a run that was stopped and forgotten would hold it for ever

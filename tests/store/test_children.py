@@ -22,10 +22,12 @@ from tests.support.child_runs import (
     family,
     follow_up,
     group_of,
+    last_word,
     park_on_children,
     parked,
     phases,
     start_children,
+    start_reply,
 )
 from tests.support.runs import (
     LEASE,
@@ -192,7 +194,7 @@ def test_no_child_of_a_dropped_group_is_started(store: Store) -> None:
 def test_no_child_of_another_life_of_the_parent_is_started(store: Store) -> None:
     parked(store)
     reply = store.family.start("r", nonce="another", group=GROUP, first=0, children=[])
-    assert reply[0] == "missing"
+    assert reply.word == "missing"
     store.redis.delete(store.keys.run("r"))
     assert start_children(store) == ["missing"]
 
@@ -254,6 +256,37 @@ def test_a_child_may_begin_with_a_question(store: Store) -> None:
     assert phase(store, child_id(store, 0)) == "interrupted"
 
 
+def test_the_start_of_the_last_children_ends_the_follow_up(store: Store) -> None:
+    parked(store, (3, 4, 4), total=3)
+    assert not start_reply(store, 2).is_over and follow_up(store) is not None
+    assert start_reply(store, first=2).is_over and follow_up(store) is None
+
+
+def test_a_start_that_leaves_no_room_ends_the_follow_up(store: Store) -> None:
+    parked(store, limit=1)
+    assert start_reply(store, 2).is_over and follow_up(store) is None
+    end_child(store, child_id(store, 0))
+    assert follow_up(store) is not None
+
+
+def test_a_start_does_not_end_the_follow_up_of_a_newer_walk(store: Store) -> None:
+    first, _ = family(store)
+    stop(store)
+    resume(store)
+    store.redis.hset(store.keys.group("r", GROUP), "started", "1")
+    assert not start_reply(store, first=1).is_over and follow_up(store) is not None
+    assert last_word(store) == "done" and phase(store, first) == "queued"
+
+
+def test_a_start_does_not_end_the_follow_up_of_another_group(store: Store) -> None:
+    parked(store, FIRST, kept=1)
+    start_children(store, 1)
+    end_child(store, child_id(store, 0))
+    park_on_children(store, claim(store), SETTLED, name="1")
+    assert not start_reply(store, 2, group="0.1").is_over and follow_up(store) is not None
+    assert start_reply(store, first=1).is_over and follow_up(store) is None
+
+
 def test_with_an_outbox_the_caller_publishes_the_children_s_messages(store: Store) -> None:
     apart = Store(store.url, store.keys.prefix, now=START, outbox=True)
     parked(apart)
@@ -273,10 +306,10 @@ def test_with_an_outbox_the_caller_publishes_the_children_s_messages(store: Stor
             "message",
         )
     }
-    word, _, to_publish = apart.family.start(
+    reply = apart.family.start(
         "r", nonce="nonce-r", group=GROUP, first=0, children=[(None, fields)]
     )
-    assert (word, to_publish) == ("ok", [(told["queue"], "child")])
+    assert (reply.word, reply.to_publish) == ("ok", [(told["queue"], "child")])
     apart.close()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.worker.domain.children import PlannedChild, born, child_of
 from perdure.worker.store import Claim, Store
-from perdure.worker.store.replies import ChildrenStep
+from perdure.worker.store.replies import ChildrenStep, StartReply
 from tests.support.runs import (
     Fetches,
     claim,
@@ -52,18 +52,24 @@ def park_on_children(
     )  # fmt: skip
 
 
-def start_children(
+def start_children(store: Store, count: int = 1, **options: Any) -> list[str]:
+    """Start children, and return the words of the reply (``start_reply``)."""
+    reply = start_reply(store, count, **options)
+    return [reply.word, reply.detail] if reply.detail else [reply.word]
+
+
+def start_reply(
     store: Store,
     count: int = 1,
     *,
     run_id: str = "r",
-    group: str = "0.0",
+    group: str = GROUP,
     first: int = 0,
     role: str = "executor",
     deadline: int | None = None,
     **fields: str,
-) -> list[str]:
-    """Start children, and return the words of the reply. Their role differs from their parent's."""
+) -> StartReply:
+    """Start children. Their role differs from their parent's."""
     nonce = hash_of(store, run_id)["nonce"] if store.reads.fields(run_id) else "gone"
     children = []
     for place in range(first, first + count):
@@ -72,10 +78,7 @@ def start_children(
         child_id = child_of(run_id, nonce, group, place)[0]
         epoch = 1 if "i_id" in told else 0
         children.append((deadline, {**told, "message": named(child_id, epoch, 0)}))
-    word, detail, _ = store.family.start(
-        run_id, nonce=nonce, group=group, first=first, children=children
-    )
-    return [word, detail] if detail else [word]
+    return store.family.start(run_id, nonce=nonce, group=group, first=first, children=children)
 
 
 def child_id(store: Store, place: int, group: str = "0.0", run_id: str = "r") -> str:

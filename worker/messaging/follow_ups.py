@@ -92,8 +92,8 @@ class FollowUps:
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
         """Start planned children of a run. Return whether there may be more work for the run.
 
-        False if another caller has started these children and continues, or if they cannot be
-        started. In the second case, an error is logged.
+        False also if another caller has started these children and continues, or if they cannot
+        be started. In the last case, an error is logged.
 
         Args:
             step: the reply of reconcile_children.lua, with the word ``start``.
@@ -118,19 +118,19 @@ class FollowUps:
             message = self._publisher.message(role_of(fields["queue"]), child_id, epoch, 0)
             fields |= {"message": message.text, "task": message.task, "queue": message.queue}
             children.append((child.deadline, fields))
-        word, detail, to_publish = self._store.family.start(
+        reply = self._store.family.start(
             run_id, nonce=step.nonce, group=step.group, first=step.first, children=children
         )
-        self._publisher.publish(to_publish)
-        if word in ("exists", "damaged", "unknown_queue"):
+        self._publisher.publish(reply.to_publish)
+        if reply.word in ("exists", "damaged", "unknown_queue"):
             logger.error(
                 "run %s: the children of its group %s from place %d on cannot be started: "
                 "the server replied %s %s; inspect that key with redis-cli",
                 run_id,
                 step.group,
                 step.first,
-                word,
-                detail,
+                reply.word,
+                reply.detail,
             )
             return False
-        return word != "stale"
+        return reply.word != "stale" and not reply.is_over

@@ -11,7 +11,7 @@ from perdure.worker.store.connection import StoreConnection
 from perdure.worker.store.events import EventReads
 from perdure.worker.store.part import StorePart
 from perdure.worker.store.reads import RunFields
-from perdure.worker.store.replies import ChildrenStep
+from perdure.worker.store.replies import ChildrenStep, StartReply
 
 
 class Family(StorePart):
@@ -29,7 +29,7 @@ class Family(StorePart):
         group: str,
         first: int,
         children: Sequence[tuple[int | None, Mapping[str, str]]],
-    ) -> tuple[str, str, list[tuple[str, str]]]:
+    ) -> StartReply:
         """Create the next child runs of a group, and push their first rounds.
 
         The script is start_children.lua.
@@ -41,11 +41,6 @@ class Family(StorePart):
             first: the number of the first new child in its group, from 0.
             children: for each new child the ms until its deadline (None: no deadline), and the
                 fields of its hash with its message.
-
-        Returns:
-            The word of the script, the text after the word (with ``ok``, how many children of the
-            group exist now), and the messages that the caller must publish, as (queue, message).
-            There are none without an outbox.
         """
         rest: list[str] = []
         for deadline, fields in children:
@@ -59,8 +54,11 @@ class Family(StorePart):
             rest=rest,
             run_id=run_id,
         )
-        to_publish = list(zip(details[1::2], details[2::2], strict=True)) if word == "ok" else []
-        return word, details[0] if details else "", to_publish
+        if word != "ok":
+            return StartReply(word, *details[:1])
+        started, is_over, *handed = details
+        to_publish = list(zip(handed[::2], handed[1::2], strict=True))
+        return StartReply(word, started, to_publish, bool(is_over))
 
     def reconcile(
         self,
@@ -101,12 +99,13 @@ class Family(StorePart):
     def children(self, run_id: str, nonce: str, groups: Sequence[str] = ()) -> list[str]:
         """Return the ids of a run's started children, in the order of their start.
 
-        The run's events name the children. If old events were trimmed, the children that only these
-        events name are left out, except the children of ``groups``.
+        The run's events name the children. Old events may have been trimmed. So the children of
+        ``groups`` are read from the records of these groups, too. Other children of trimmed events
+        are missing.
 
         Args:
             run_id: the id of the parent.
-            nonce: the parent's nonce.
+            nonce: the parent's nonce, from which the ids of its children are computed.
             groups: the names of the groups that the run still has.
         """
         started: list[tuple[str, int]] = []

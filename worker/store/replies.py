@@ -158,6 +158,24 @@ class ChildrenStep(NamedTuple):
     follow_ups: Sequence[str] = ()
 
 
+class StartReply(NamedTuple):
+    """The reply to a start of children.
+
+    Attributes:
+        word: the word of start_children.lua. ``ok`` if the children were created.
+        detail: the text after the word. With ``ok`` and ``stale``, how many children of the group
+            exist now.
+        to_publish: the messages that the caller must publish, as (queue, message). Empty without an
+            outbox.
+        is_over: whether nothing is left to do for the children of the run.
+    """
+
+    word: str
+    detail: str = ""
+    to_publish: Sequence[tuple[str, str]] = ()
+    is_over: bool = False
+
+
 class ClaimRefused(NamedTuple):
     """A claim that the script did not grant.
 

@@ -31,7 +31,7 @@ local PLANNED = 32 -- children of one text of the plan
 local k = keys_of_one_run()
 local now = clock()
 local function done(reply)
-  pcall('ZREM', follow_ups_of(k.due), arg.id)
+  end_follow_up(k, arg.id)
   return with_follow_ups(reply)
 end
 local run, refusal = read_run(k)
@@ -122,14 +122,9 @@ if walk ~= run.walked then
   set(k, 'walked', walk)
   unset(k, 'funded')
 end
-if not AT_REST[run.phase] then
-  for name in groups_of(run) do
-    local group = read_group(k, name)
-    local room = group and room_of(group) or 0
-    if room > 0 then
-      local common, plans = unpack(call('HMGET', group.key, 'plan:0', 'plan:' .. (1 + math.floor(group.started / PLANNED))))
-      return { 'start', name, whole(group.started), run.nonce or '', whole(room), common or '', plans or '' }
-    end
-  end
+local group = not AT_REST[run.phase] and group_to_start(k, run)
+if group then
+  local common, plans = unpack(call('HMGET', group.key, 'plan:0', 'plan:' .. (1 + math.floor(group.started / PLANNED))))
+  return { 'start', group.name, whole(group.started), run.nonce or '', whole(room_of(group)), common or '', plans or '' }
 end
 return done({ 'done' })

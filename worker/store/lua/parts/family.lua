@@ -39,6 +39,8 @@ local function make_follow_up(k, run, now, walk)
   if not followed[run.id] then followed[#followed + 1], followed[run.id] = run.id, true end
 end
 
+local function end_follow_up(k, id) pcall('ZREM', follow_ups_of(k.due), id) end
+
 -- Add the runs for which this script made a follow-up to its reply, as one text.
 local function with_follow_ups(reply)
   if followed[1] then reply[#reply + 1] = concat(followed, ' ') end
@@ -76,6 +78,14 @@ local function started_together(group) return math.min(math.ceil(group.limit / 8
 local function room_of(group)
   local free = free_of(group)
   return free >= started_together(group) and math.min(group.total - group.started, free) or 0
+end
+
+-- Return the first group of the run with children that may be started now, or nil.
+local function group_to_start(k, run)
+  for name in groups_of(run) do
+    local group = read_group(k, name)
+    if group and room_of(group) > 0 then return group end
+  end
 end
 
 -- Write the group of the wait, unless it is there already, and return whether it is new.
