@@ -37,6 +37,10 @@ OPENED = 3
 #: Arguments whose digests are cached: values of ATOMS, and texts of at most LONGEST characters.
 ATOMS = frozenset((str, int, bool, type(None)))
 LONGEST = 200
+#: Module functions that hold no values. Each round asks for steps with the same functions, so they
+#: are examined once (``_is_plain``). An inner function is another object in each round.
+_PLAIN: set[Callable[..., Any]] = set()
+MOST_PLAIN = 4096
 
 _any = TypeAdapter(Any)
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -66,20 +70,33 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     an inner function has from around it. A value that is no data counts by its class alone: the
     fields of a service may change with each call.
     """
-    # These attributes are where a function holds values.
+    digest: Callable[..., str]
+    named: Any
+    if type(function) is FunctionType and function in _PLAIN:
+        named, digest = function, _digest_of_atoms
+    elif _is_plain(function):
+        named, digest = _name_of(function), _digest_of_named
+    else:
+        return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
+    for each in args:
+        kind = type(each)
+        if kind not in ATOMS or (kind is str and len(each) > LONGEST):
+            return f"{FORM}{_short_digest(_text_of([_name_of(function), list(args)]))}"
+    return digest(named, *args)
+
+
+def _is_plain(function: Callable[..., Any]) -> bool:
+    """Return whether it is a function that holds no values. A module's function is kept."""
     if (
-        type(function) is FunctionType
-        and function.__closure__ is None
-        and function.__defaults__ is None
-        and function.__kwdefaults__ is None
+        type(function) is not FunctionType
+        or function.__closure__ is not None
+        or function.__defaults__ is not None
+        or function.__kwdefaults__ is not None
     ):
-        for each in args:
-            if type(each) not in ATOMS or (type(each) is str and len(each) > LONGEST):
-                return f"{FORM}{_short_digest(_text_of([_name_of(function), list(args)]))}"
-        if "<" in function.__qualname__:  # an inner function, which is another object in each round
-            return _digest_of_named(_name_of(function), *args)
-        return _digest_of_atoms(function, *args)
-    return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
+        return False
+    if "<" not in function.__qualname__ and len(_PLAIN) < MOST_PLAIN:
+        _PLAIN.add(function)
+    return True
 
 
 def whole_digest_of_call(key: str, function: Callable[..., Any], args: Sequence[Any]) -> str:
@@ -118,7 +135,6 @@ def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> s
     return digest_of([list(args), hidden] if hidden else list(args))
 
 
-# A function is run again in each round, and asks for the same steps.
 @functools.lru_cache(maxsize=4096, typed=True)
 def _digest_of_atoms(function: FunctionType, *args: Any) -> str:
     return _digest_of_named(_name_of(function), *args)
