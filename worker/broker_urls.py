@@ -128,15 +128,19 @@ def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | 
 
 
 def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> bool:
-    """Return whether both URLs name the same Redis database.
+    """Return whether the state server and the broker share a Redis database.
 
-    Hosts are compared by name, except that ``localhost`` is 127.0.0.1. The result is False if the
-    broker is not a Redis.
+    Hosts are compared by name, except that ``localhost`` is 127.0.0.1. For Sentinel services, one
+    common Sentinel is enough if the master's name and the database are also equal.
 
     Args:
-        state_url: The state server's URL, in redis-py's form.
+        state_url: The state server's URL, in redis-py's form or that of a Sentinel service.
         urls: The broker's URL, or several URLs with semicolons between them.
         options: kombu's transport options.
+
+    Returns:
+        False if the broker is not a Redis. False also for several URLs, unless all of them are
+            ``sentinel://`` URLs.
     """
     state = (
         _identities(parse_sentinels(state_url))

@@ -80,7 +80,7 @@ class AgentCall:
         """Return the journal position of the question about this call.
 
         Returns:
-            The position of the question among the entries that the function has not requested yet.
+            The position, counted from 0 at the first entry that the function has not received yet.
             ``math.inf`` if a person has just answered the question, so that the journal does not
             have it yet. None if no person was asked.
         """
@@ -128,8 +128,9 @@ def called_at(steps: AsyncSteps, name: str, compared: Any) -> int | None:
             (``AgentCall.compared``).
 
     Returns:
-        The position of the step among the entries that the function has not requested yet. None if
-            the journal does not have the step.
+        The position, counted from 0 at the first entry that the function has not received yet. A
+            step that the round has begun comes after all entries. None if the function has already
+            requested the step, or if the run has not begun it.
     """
     return steps.place_ahead("step", name, digest_of(compared))
 

@@ -130,10 +130,11 @@ class StoredChannel:
 
     @classmethod
     def of(cls, stored: Sequence[Any], artifact: Callable[[str], str]) -> StoredChannel:
-        """Read a channel from its entry in the index, and from its artifacts.
+        """Read a channel from its entry in the run's value ``INDEX``, and from its artifacts.
 
         Args:
-            stored: the version, whether the value is a list, and the result of ``place``.
+            stored: the entry. It has the version, whether the value is a list, and the value itself
+                or the names of its artifacts (the result of ``place``).
             artifact: returns the text of an artifact by its name.
         """
         version, is_list, place = stored
@@ -146,7 +147,7 @@ class StoredChannel:
         return cls(version, texts, is_list, parts)
 
     def place(self) -> Any:
-        """Return the channel's value in the form of the index.
+        """Return the channel's value as the run's value ``INDEX`` holds it.
 
         Returns:
             The text of a short value, the artifacts (``parts``) of another value or a list, or None
@@ -176,9 +177,9 @@ class Answered:
         return cls(digest_of(value), safe_text(text, SHOWN))
 
     def is_of(self, value: Any) -> bool:
-        """Return whether this question has the given value.
+        """Return whether this question was asked with ``value``, the argument of ``interrupt``.
 
-        If one of the two values cannot be compared, the result is True.
+        If one of the values has no digest, the result is True: only a certain difference counts.
         """
         return INCOMPARABLE in (self.digest, other := digest_of(value)) or self.digest == other
 
@@ -249,7 +250,7 @@ class Namespace:
     def store(
         self, name: str, step: int, artifacts: dict[str, str], with_tasks: bool = True
     ) -> dict[str, Any]:
-        """Return the namespace's entry in the index. Add its new artifacts to ``artifacts``.
+        """Return the namespace's entry for ``INDEX``. Add its new artifacts to ``artifacts``.
 
         Args:
             name: the name of the namespace.
@@ -281,7 +282,7 @@ class Namespace:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any], artifact: Callable[[str], str]) -> Namespace:
-        """Read a namespace from its entry in the index, and from its artifacts.
+        """Read a namespace from its entry in the run's value ``INDEX``, and from its artifacts.
 
         Args:
             artifact: returns the text of an artifact by its name.

@@ -304,7 +304,12 @@ class GraphRound:
 
 
 class NodeStep(Runnable[Any, Any]):
-    """The runnable of a node during a round. A ``GraphRound`` decides whether the node runs."""
+    """The stand-in for a node's own runnable during a round.
+
+    The library calls it, and a ``GraphRound`` decides whether the node runs. If the node does not
+    run, ``ainvoke`` raises an exception, or returns the result that a person has given. The
+    exception is GraphInterrupt if a person must answer, or if the node is left for the next round.
+    """
 
     def __init__(
         self,
@@ -339,7 +344,7 @@ class NodeStep(Runnable[Any, Any]):
 
 
 class SubgraphStep(NodeStep):
-    """The runnable of a subgraph during a round.
+    """The stand-in for a subgraph's own runnable during a round.
 
     If the worker is lost, the nodes of the subgraph are in doubt, not the subgraph itself.
     """

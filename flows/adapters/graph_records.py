@@ -97,12 +97,13 @@ class RoundRecords:
     def has_use(self, space: Namespace, channels: Collection[str]) -> bool:
         """Return whether to record a nested task's writes.
 
-        The only task of a superstep is not recorded, because the next checkpoint follows at once.
-        But the result of an ``@task`` is always recorded. An error, a question and an answer
-        (``TOLD``) are never recorded.
+        Writes to a channel in ``TOLD``, such as an error, a question or an answer, are never
+        recorded. Apart from these, the result of an ``@task`` is always recorded. Other writes are
+        recorded unless the task is the only one of its superstep: the next checkpoint then follows
+        at once.
 
         Args:
-            space: the checkpoint that the task follows.
+            space: the nested graph's checkpoint before the task's superstep.
             channels: the channels that the task has written.
         """
         triggers = [

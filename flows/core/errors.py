@@ -196,13 +196,13 @@ TOLD_TO_END = signal.SIGTERM - 256
 
 
 def with_remedy(error: E, remedy: Remedy) -> E:
-    """Return the error, with what continues a run that has ended with it."""
+    """Return the error with the remedy of a run that has ended with it."""
     error._remedy = remedy  # type: ignore[attr-defined]
     return error
 
 
 def remedy_of(error: BaseException | None) -> Remedy:
-    """Return what continues a run that has ended with this error."""
+    """Return the remedy of a run that has ended with this error. The default is ``retry``."""
     remedy: Remedy = getattr(error, "_remedy", "retry")
     return remedy
 

@@ -18,7 +18,7 @@ class FileFault:
     """One fault of a file.
 
     Attributes:
-        file: The file's path, for people.
+        file: The file, as error texts name it.
         line: The line, counted from 1.
         key: The path of the key, such as ``topology[2].flow``. Empty if the fault concerns no key.
         message: The fault, as a sentence.
@@ -47,8 +47,10 @@ class InvalidFlowFile(InvalidFlow):
 class FileFaults:
     """The faults collected from one file.
 
+    A path is here the position of a value in the file's data (``Place``).
+
     Args:
-        file: The file's path, for people.
+        file: The file, as error texts name it.
         lines: The line at which each value begins, by its path.
 
     Attributes:
@@ -56,7 +58,8 @@ class FileFaults:
         blamed: Paths for which a fault was recorded and the value was removed or replaced. Further
             faults at or below them are only consequences, and ``add`` ignores them.
         renamed: The misspelt key in the file, by the path of the key that was meant.
-        starts: The names of flows that the file's flow starts, by the path of each name.
+        starts: The names of flows that the file's flow starts, by the path of each name. They are
+            collected for ``YamlFlow.starts``, with which ``started_flows`` checks them.
     """
 
     def __init__(self, file: str, lines: dict[Place, int]) -> None:

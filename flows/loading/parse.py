@@ -29,9 +29,9 @@ class ParsedYaml:
     """The data of a YAML file.
 
     Attributes:
-        file: The file's path, for people.
+        file: The file, as error texts name it.
         data: A mapping of JSON values.
-        lines: The line at which each value begins, by the value's path.
+        lines: The line at which each value begins, by the value's path in the data.
     """
 
     file: str
@@ -88,7 +88,7 @@ def read_text(content: bytes, file: str) -> ParsedYaml:
 
     Args:
         content: The file's bytes.
-        file: The file's path, for people.
+        file: The file, as error texts name it.
 
     Raises:
         InvalidFlowFile: The bytes are not a mapping of JSON values in plain YAML, or are more than
@@ -112,7 +112,7 @@ def read_bytes(path: Path, file: str) -> bytes:
     """Return a flow file's content. At most ``MAX_BYTES`` + 1 bytes are read.
 
     Args:
-        file: The file's path, for people.
+        file: The file, as error texts name it.
 
     Raises:
         InvalidFlowFile: The file cannot be read.

@@ -17,7 +17,7 @@ class FlowStart:
 
     Attributes:
         flow: The name of the started flow.
-        file: The file's path, for people.
+        file: The file, as error texts name it.
         line: The line, counted from 1.
         key: The path of the key. Empty in a Python file.
     """

@@ -134,7 +134,11 @@ class ControllerExecutorFlow(ControllerExecutorDefinition):
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
         """Convert a node's return value to values for the run.
 
-        The command ``finish`` becomes an early exit. The extras of a reply become a value too.
+        A command becomes the values ``command`` and ``command_args``. The command ``finish``
+        becomes an early exit: the value True under ``early_exit_key``, with the arguments of
+        ``finish`` and the status ``finished``. The extras of a reply are its fields other than the
+        command. They become the value ``_said``. Of ``finish``, only the public extras do
+        (``reply_extras.public``).
         """
         return output_of_round(self, place, result)
 

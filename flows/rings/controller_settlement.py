@@ -257,7 +257,10 @@ def continue_reply(
 def output_of_round(flow: ControllerExecutorDefinition, place: Node, result: Any) -> dict[str, Any]:
     """Convert a node's return value to values for the run.
 
-    The command ``finish`` becomes an early exit. The extras of a reply become a value too.
+    A command becomes the values ``command`` and ``command_args``. The command ``finish`` becomes an
+    early exit: the value True under ``early_exit_key``, with the arguments of ``finish`` and the
+    status ``finished``. The extras of a reply are its fields other than the command. They become
+    the value ``_said``. Of ``finish``, only the public extras do (``reply_extras.public``).
     """
     if isinstance(result, Turn):
         return {"_turn": result}

@@ -354,7 +354,7 @@ class Mailbox:
         return self._groups.get(name)
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Return the texts from which the runtime starts these children.
+        """Return the plan from which the runtime starts these children, as JSON texts.
 
         This class checks nothing and returns no texts. The runtime's subclass validates the
         children.

@@ -13,7 +13,7 @@ MOST_TOLD = 5
 
 
 def remedy_of_all(failures: Sequence[StepFailed], committed: Sequence[str]) -> Remedy:
-    """Return what continues a run whose function has died of the failures of steps.
+    """Return the remedy of a run whose function ended because steps failed.
 
     Args:
         committed: the keys of failed steps that a retry does not try again.

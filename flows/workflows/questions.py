@@ -24,7 +24,14 @@ FAULTS = "_unfit"
 
 
 def answered(requests: Sequence[Request], context: RoundContext) -> AskRequest | None:
-    """Return the request whose question a person answered in this run itself, or None."""
+    """Return the request whose question the answer of this round belongs to.
+
+    A round has an answer only if its run asked the question itself. Questions of child runs
+    (``ask_all``) do not count.
+
+    Returns:
+        None if the round has no answer, or if the answer belongs to none of ``requests``.
+    """
     asked = context.asked
     if not (context.answered and isinstance(asked, Mapping)):
         return None

@@ -157,10 +157,15 @@ class StepRequest(Request):
         return _NoArguments(takes_context(self.target))
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an empty dict: no arguments of a step can be changed.
+        """Return an empty dict, or raise BadReply if ``args`` is not empty.
+
+        A person who approves a command can change its arguments. Those of a step cannot be changed.
+
+        Args:
+            args: empty, unless a person wants other arguments than the step's own.
 
         Raises:
-            BadReply: ``args`` has arguments, because a person wants to change them.
+            BadReply: ``args`` is not empty.
         """
         return self.arguments.check(args, f"step {self.key!r}")
 

@@ -92,8 +92,8 @@ class RunView:
             of: the digest of the arguments.
 
         Returns:
-            The place among the entries that the function has not been given yet. None if no entry
-            matches.
+            The place, counted from 0 at the first entry that the function has not received yet. A
+            step that the round has begun comes after all entries. None if no entry matches.
         """
         return self._script.place_ahead(kind, name, of)
 

@@ -116,8 +116,8 @@ class BaseScript:
             of: the digest of the arguments.
 
         Returns:
-            The place among the entries that the function has not been given yet. A step that the
-            round has begun comes after them. None if none matches.
+            The place, counted from 0 at the first entry that the function has not received yet. A
+            step that the round has begun comes after all entries. None if none matches.
         """
         for place, key in enumerate(self._left):
             entry = self.known[key]

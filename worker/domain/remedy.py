@@ -22,7 +22,15 @@ _COMMANDS: Mapping[Remedy, str] = {
 
 
 def remedy_in(fields: Mapping[str, str]) -> Remedy:
-    """Return what continues a run, from the fields of its hash: by default a retry."""
+    """Return the remedy of a run: the action that continues it.
+
+    Args:
+        fields: the fields of the run's hash.
+
+    Returns:
+        The remedy that is stored for the current epoch of an errored run. ``retry`` if none is
+            stored, if it is unknown to this release, or if the run is not errored.
+    """
     epoch, _, remedy = fields.get(REMEDY, "").partition(" ")
     if fields.get("phase") != "errored" or epoch != fields.get("epoch"):
         return "retry"

@@ -95,12 +95,14 @@ def taking(
 def with_options(
     settlement: Settlement, options: Mapping[str, str | int], fields: Mapping[str, str] = EMPTY
 ) -> Settlement:
-    """Return the settlement with further options and fields, also in its ``otherwise``.
+    """Return the settlement with further options and fields.
+
+    If it has an alternative settlement (``otherwise``), that one gets them too.
 
     Args:
         options: Arguments of commit_round.lua to add.
-        fields: Fields of the run's hash to add. They must not be content, because the digest stays
-            as it is.
+        fields: Fields of the run's hash to add. The run's digest must not cover them, because it is
+            not computed again.
     """
     other = settlement.otherwise
     return settlement._replace(

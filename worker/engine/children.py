@@ -72,9 +72,13 @@ class Planner:
         self._flows: dict[str, KnownFlow] = {}
 
     def plan(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check a group of children, and return the texts from which they are created.
+        """Check a group of children, and return the plan of their start.
 
         Nothing is created or stored here.
+
+        Returns:
+            The plan as JSON texts (``pack_plan``). They hold all fields of the children, so that a
+                worker can create the children from them.
 
         Raises:
             InvalidChild: One of the children cannot be started, or there are too many.

@@ -94,7 +94,11 @@ class StoreMailbox(Mailbox):
             raise
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
-        """Check children to start, and return the texts from which they are created.
+        """Check children to start, and return the plan of their start.
+
+        Returns:
+            The plan as JSON texts (``pack_plan``). They hold all fields of the children, so that a
+                worker can create the children from them.
 
         Raises:
             InvalidChild: One of the children cannot be started, or there are too many.

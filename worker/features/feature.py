@@ -131,7 +131,10 @@ class Feature:
     def add_totals(
         self, pipe: Any, keys: Keys, amounts: Mapping[tuple[str, ...], float], now: int
     ) -> None:
-        """Add Redis commands to ``pipe``. A worker stores its totals of metrics with this pipeline.
+        """Add Redis commands to the pipeline that stores metric totals.
+
+        A worker calls this hook when it stores its totals. A feature overrides the method to store
+        further data in the same exchange. By default, nothing is added.
 
         Args:
             pipe: redis-py's pipeline. The caller executes it.

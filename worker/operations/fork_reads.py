@@ -277,9 +277,9 @@ def _data_of(text: str) -> Any:
 
 
 def _texts(data: Any) -> Iterator[str]:
-    """Yield the texts in JSON data that may be names of artifacts: up to 1,000 characters each.
+    """Yield the texts in JSON data that may be names of artifacts.
 
-    Keys of objects are left out.
+    Texts of more than 1,000 characters are skipped. Keys of objects are skipped, too.
     """
     left = [data]
     while left:

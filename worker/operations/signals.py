@@ -44,7 +44,11 @@ FULL_TOPIC = {
 
 
 def stored_key(key: str) -> str:
-    """Return the key of a signal as mailboxes store it."""
+    """Return the stored form of a signal's key.
+
+    Mailboxes store the first 32 hexadecimal digits of the key's SHA-256. For example, ``order-17``
+    is stored as ``72a90ea3da8b5dd01bde2f27314e02e2``.
+    """
     return sha256(key.encode()).hexdigest()[:32]
 
 

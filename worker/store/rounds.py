@@ -437,6 +437,7 @@ class RoundTransitions(StorePart):
             epoch, step, message: those of the run, as the caller read them. If the run has changed
                 since then, nothing happens.
             error: the text of the run's error.
+            idempotency_key: the run's idempotency key, if it has one.
 
         Returns:
             The reply of quarantine_run.lua.

@@ -155,13 +155,17 @@ class RunTransitions(StorePart):
             epoch, step: those of the run, as the caller read them. If the run has changed since
                 then, it does not continue.
             message: the message of the next epoch.
-            after: the message of the epoch after it, in case the run is interrupted again at once.
+            after: the message of the epoch after the next. The script stores it if the run is
+                interrupted again at once, because its question still has no answer.
             interrupt: the id of the interrupt that ``answer`` answers. None: no answer.
             answer: the answer, as JSON.
             fields: fields of the run's hash to write in the same script.
             digest: the digest of the content from which the caller made ``fields``.
             data: JSON for the event.
             more: whether ``fields`` gives more cycles to a run that has used up its cycles.
+            idempotency_key: the key under which the run was submitted, not an id of this operation
+                like ``op``. The key's record expires with the run, so the script also updates the
+                record. None: the run was submitted without a key.
             by: the person who continues the run.
         """
         named = {
@@ -227,6 +231,9 @@ class RunTransitions(StorePart):
         """Delete an ended, stopped or damaged run. Return the reply of delete_run.lua.
 
         Args:
+            idempotency_key: the key under which the run was submitted. Its record is deleted with
+                the run, unless another run has the key now. None: the run was submitted without a
+                key.
             schema: the newest schema version of runs that the caller reads. A run of a newer
                 version is not deleted as damaged. None: any version.
         """

@@ -172,11 +172,15 @@ class ModelController(Controller):
     ) -> Command | Interrupt | Turn | list[Command | BadReply]:
         """Ask the model, and return its decision.
 
-        If an earlier attempt got a reply in text and a person has answered it, there is no request.
+        If an earlier attempt has recorded a text-only reply, no request is sent. The decision is
+        then a question to a person about that reply. After the person's response, it is ``finish``
+        with the text, or a turn with the person's answer.
 
         Returns:
-            The command to execute, a question to a person, the turn of a summary, or a list if the
-                reply has several calls. A BadReply in the list stands for an invalid call.
+            The command to execute, a question to a person, or a turn for the history. If the flow
+                sets ``compaction``, the turn may be a summary of turns that later requests leave
+                out. If the reply has several calls, a list. A BadReply in the list stands for an
+                invalid call.
 
         Raises:
             BadReply: The reply has no valid decision.

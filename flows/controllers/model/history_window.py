@@ -239,7 +239,8 @@ def groups_of(turns: Sequence[Turn]) -> list[Group]:
 def begins(turn: Turn) -> bool:
     """Return whether a turn is the first turn of a reply.
 
-    A turn that belongs to no reply counts as the first, too.
+    A reply with several calls has several turns, one for each call. A turn that belongs to no reply
+    counts as the first, too.
     """
     return turn.command is None or turn.command.part == 0
 

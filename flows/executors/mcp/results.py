@@ -275,10 +275,16 @@ def _is_in(values: set[Any], text: str) -> bool:
 
 
 def _text_of_error(texts: list[str], structured: Any, sent: list[str], what: str) -> str:
-    """Return the error of a tool: its texts, its structured content as JSON, its data by name.
+    """Return the error text for a result that reports an error.
+
+    It has the texts of the result, and its structured content as JSON, unless a text repeats that.
+    Pictures and other data are only named, because an error cannot hold files.
 
     Args:
-        sent: Names of the pictures and other data in the result. An error has no files.
+        texts: The texts of the result.
+        structured: The structured content of the result.
+        sent: Names of the pictures and other data in the result.
+        what: The tool and its server. Used if the result has no texts and no structured content.
     """
     told = [text for text in texts if text.strip()]
     if structured and not any(_is_json_of(text, structured) for text in texts):

@@ -33,7 +33,12 @@ STYLES = {"text": "", "thinking": "italic dim", "arguments": "dim"}
 
 
 class TextInFlight:
-    """The live text of the round in flight. Its parts are in order of their first piece."""
+    """The live text of the round in flight.
+
+    The run's stream sends the text in pieces. ``take`` joins the pieces of each kind and part
+    (``StreamItem``) into one text. ``rendered`` shows these texts in the order of their first
+    pieces.
+    """
 
     def __init__(self) -> None:
         self._round = (-1, 0)
