@@ -458,7 +458,9 @@ class World:
             self.change(child, phase="queued")
         self.change_group(run, number, started=len(group.ends))
         others = [self.runs[run].groups[other] for other in self.written(run)]
-        if rules.start_leaves_other_groups and any(each.started < len(each.ends) for each in others):
+        if rules.start_leaves_other_groups and any(
+            each.started < len(each.ends) for each in others
+        ):
             return "ok"
         if self.runs[run].walk and rules.start_leaves_a_newer_walk:
             return "ok"
