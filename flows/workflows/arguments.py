@@ -37,10 +37,11 @@ OPENED = 3
 #: Arguments whose digests are cached: values of ATOMS, and texts of at most LONGEST characters.
 ATOMS = frozenset((str, int, bool, type(None)))
 LONGEST = 200
-#: Module functions that hold no values. Each round asks for steps with the same functions, so they
-#: are examined once (``_is_plain``). An inner function is another object in each round.
-_PLAIN: set[Callable[..., Any]] = set()
-MOST_PLAIN = 4096
+#: Functions of modules, which have no variables from around them. Each round asks for steps with
+#: the same ones. An inner function is another object in each round.
+_OF_MODULES: set[Callable[..., Any]] = set()
+#: As many functions as digests are cached. Both are kept as long as the process lives.
+MOST_FUNCTIONS = 4096
 
 _any = TypeAdapter(Any)
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -70,14 +71,21 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     an inner function has from around it. A value that is no data counts by its class alone: the
     fields of a service may change with each call.
     """
-    digest: Callable[..., str]
-    named: Any
-    if type(function) is FunctionType and function in _PLAIN:
-        named, digest = function, _digest_of_atoms
-    elif _is_plain(function):
-        named, digest = _name_of(function), _digest_of_named
-    else:
-        return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
+    if (
+        type(function) is not FunctionType
+        or function.__defaults__ is not None
+        or function.__kwdefaults__ is not None
+    ):
+        return _digest_of_form(function, args)
+    named: Any = function
+    digest: Callable[..., str] = _digest_of_atoms
+    if function not in _OF_MODULES:
+        if function.__closure__ is not None:
+            return _digest_of_form(function, args)
+        if "<" in function.__qualname__:
+            named, digest = _name_of(function), _digest_of_named
+        elif len(_OF_MODULES) < MOST_FUNCTIONS:
+            _OF_MODULES.add(function)
     for each in args:
         kind = type(each)
         if kind not in ATOMS or (kind is str and len(each) > LONGEST):
@@ -85,18 +93,8 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     return digest(named, *args)
 
 
-def _is_plain(function: Callable[..., Any]) -> bool:
-    """Return whether it is a function that holds no values. A module's function is kept."""
-    if (
-        type(function) is not FunctionType
-        or function.__closure__ is not None
-        or function.__defaults__ is not None
-        or function.__kwdefaults__ is not None
-    ):
-        return False
-    if "<" not in function.__qualname__ and len(_PLAIN) < MOST_PLAIN:
-        _PLAIN.add(function)
-    return True
+def _digest_of_form(function: Callable[..., Any], args: Sequence[Any]) -> str:
+    return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
 
 
 def whole_digest_of_call(key: str, function: Callable[..., Any], args: Sequence[Any]) -> str:
