@@ -100,11 +100,11 @@ class Relatives:
             reply = start_reply(self.store, run_id=PARENT, group=GROUP, first=first)
             if again:
                 self.callers.append(caller)
-            elif not reply.is_over:
+            elif not reply.has_ended_follow_up:
                 self.callers.append(Caller())
             if reply.word == "stale":
                 return f"stale {reply.detail}"
-            return "over" if reply.is_over else reply.word
+            return "over" if reply.has_ended_follow_up else reply.word
         step = self.store.family.reconcile(PARENT, caller.walk, caller.start, most=1)
         if step.word == "start":
             self.callers.append(Caller(("starts", step.first, True), step=step))

@@ -258,13 +258,13 @@ def test_a_child_may_begin_with_a_question(store: Store) -> None:
 
 def test_the_start_of_the_last_children_ends_the_follow_up(store: Store) -> None:
     parked(store, (3, 4, 4), total=3)
-    assert not start_reply(store, 2).is_over and follow_up(store) is not None
-    assert start_reply(store, first=2).is_over and follow_up(store) is None
+    assert not start_reply(store, 2).has_ended_follow_up and follow_up(store) is not None
+    assert start_reply(store, first=2).has_ended_follow_up and follow_up(store) is None
 
 
 def test_a_start_that_leaves_no_room_ends_the_follow_up(store: Store) -> None:
     parked(store, limit=1)
-    assert start_reply(store, 2).is_over and follow_up(store) is None
+    assert start_reply(store, 2).has_ended_follow_up and follow_up(store) is None
     end_child(store, child_id(store, 0))
     assert follow_up(store) is not None
 
@@ -274,7 +274,7 @@ def test_a_start_does_not_end_the_follow_up_of_a_newer_walk(store: Store) -> Non
     stop(store)
     resume(store)
     store.redis.hset(store.keys.group("r", GROUP), "started", "1")
-    assert not start_reply(store, first=1).is_over and follow_up(store) is not None
+    assert not start_reply(store, first=1).has_ended_follow_up and follow_up(store) is not None
     assert last_word(store) == "done" and phase(store, first) == "queued"
 
 
@@ -283,8 +283,10 @@ def test_a_start_does_not_end_the_follow_up_of_another_group(store: Store) -> No
     start_children(store, 1)
     end_child(store, child_id(store, 0))
     park_on_children(store, claim(store), SETTLED, name="1")
-    assert not start_reply(store, 2, group="0.1").is_over and follow_up(store) is not None
-    assert start_reply(store, first=1).is_over and follow_up(store) is None
+    assert (
+        not start_reply(store, 2, group="0.1").has_ended_follow_up and follow_up(store) is not None
+    )
+    assert start_reply(store, first=1).has_ended_follow_up and follow_up(store) is None
 
 
 def test_with_an_outbox_the_caller_publishes_the_children_s_messages(store: Store) -> None:

@@ -92,11 +92,12 @@ class FollowUps:
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
         """Start planned children of a run. Return whether there may be more work for the run.
 
-        False also if another caller has started these children and continues, or if they cannot
-        be started. In the last case, an error is logged.
-
         Args:
             step: the reply of reconcile_children.lua, with the word ``start``.
+
+        Returns:
+            False if the start ended the follow-up, if another caller has started these children
+                and continues, or if they cannot be started. In the last case, an error is logged.
         """
         try:
             planned = unpack_plan(step.plan, step.first, min(step.room, STARTED_AT_ONCE))
@@ -133,4 +134,4 @@ class FollowUps:
                 reply.detail,
             )
             return False
-        return reply.word != "stale" and not reply.is_over
+        return reply.word != "stale" and not reply.has_ended_follow_up

@@ -56,8 +56,8 @@ class Family(StorePart):
         )
         if word != "ok":
             return StartReply(word, *details[:1])
-        started, is_over, *handed = details
-        to_publish = list(zip(handed[::2], handed[1::2], strict=True))
+        started, is_over, *messages = details
+        to_publish = list(zip(messages[::2], messages[1::2], strict=True))
         return StartReply(word, started, to_publish, bool(is_over))
 
     def reconcile(

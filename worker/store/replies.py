@@ -167,13 +167,14 @@ class StartReply(NamedTuple):
             exist now.
         to_publish: the messages that the caller must publish, as (queue, message). Empty without an
             outbox.
-        is_over: whether nothing is left to do for the children of the run.
+        has_ended_follow_up: whether the script ended the follow-up, because nothing is left to do
+            for the children of the run.
     """
 
     word: str
     detail: str = ""
     to_publish: Sequence[tuple[str, str]] = ()
-    is_over: bool = False
+    has_ended_follow_up: bool = False
 
 
 class ClaimRefused(NamedTuple):

@@ -7,9 +7,9 @@
 --       names and values of its fields with its message.
 -- Returns
 --   ok STARTED OVER [LIST MESSAGE...]
---                       STARTED children of the group are made now. OVER is 1 if nothing is left to be
---                       done for the children of the run: the follow-up is over. With an outbox, the
---                       caller must publish these messages.
+--                       STARTED children of the group are made now. OVER is 1 if the script ended
+--                       the follow-up, because no walk is pending and no group has room. Otherwise
+--                       it is nil. With an outbox, the caller must publish these messages.
 --   missing             There is no such parent.
 --   ended PHASE         The parent has ended or is stopped.
 --   gone                The group is there no more, or it was dropped.
@@ -69,7 +69,7 @@ end
 local started = whole(group.started + #children)
 call('HSET', group.key, 'started', started)
 event(k, run, now, 'started', 'group', arg.group, 'from', arg.from, 'to', started, 'total', whole(group.total))
--- A newer walk, or a group with room, needs the follow-up.
+-- A pending walk, or a group with room, still needs the follow-up.
 local over = run.walk == run.walked and not group_to_start(k, run)
 if over then end_follow_up(k, run.id) end
-return { 'ok', started, over and '1' or '', unpack(handed) }
+return { 'ok', started, over, unpack(handed) }
