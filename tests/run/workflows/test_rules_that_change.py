@@ -10,7 +10,13 @@ from perdure import Client, Run, RunStatus, Settings
 from tests.support.example_flows.changing_rules import EDITABLE, FLOWS, RULE
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver, driving
-from tests.support.workflow_effects import DONE, nothing_done, play, play_one
+from tests.support.workflow_effects import (
+    DONE,
+    let_deadline_pass,
+    nothing_done,
+    play,
+    play_one,
+)
 
 __all__ = ["nothing_done"]
 
@@ -44,6 +50,18 @@ def test_what_a_person_refused_is_not_carried_out_when_the_rule_has_changed(
     with driving(settings) as other:
         done = play(other, run)
     assert done.status is RunStatus.COMPLETED and "never!" in str(done.answer), client.why(run.id)
+    assert not DONE["send ann"]
+
+
+def test_what_the_deadline_refused_is_not_carried_out_when_the_rule_has_changed(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    run = played_to_question(client, driver, "changing_deadline")
+    RULE["needed"] = False
+    let_deadline_pass(client, run.id)
+    with driving(settings) as other:
+        done = play(other, run)
+    assert done.status is RunStatus.COMPLETED and "refuse" in str(done.answer), done.answer
     assert not DONE["send ann"]
 
 

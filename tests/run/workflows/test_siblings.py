@@ -106,6 +106,28 @@ def test_the_failure_of_a_step_is_not_taken_for_a_step_of_that_name(
     assert DONE["a"] == 1
 
 
+def tells(name: str, context: RoundContext) -> str:
+    text = "".join(f"{name}{number} " for number in range(20))
+    for word in text.split(" "):
+        context.stream(f"{word} ")
+    return text
+
+
+@workflow("siblings_tell")
+def tell_at_once(steps: Steps) -> list[str]:
+    return steps.gather(Step(tells, name, name=name, idempotent=True) for name in ("a", "b"))
+
+
+def test_texts_of_concurrent_steps_are_shown_apart(client: Client, driver: Driver) -> None:
+    run = client.submit("siblings_tell")
+    answer = play(driver, run).answer
+    texts = {"a": "", "b": ""}
+    for item in client.stream(run.id):
+        if item.type == "text":
+            texts[item.part] += item.text
+    assert [text.rstrip() for text in texts.values()] == [text.rstrip() for text in answer]
+
+
 def takes(name: str, context: RoundContext) -> list[int]:
     taken = [context.take("paid"), context.take("paid")]
     numbers = [each.payload for each in taken if each is not None]

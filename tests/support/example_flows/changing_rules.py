@@ -17,6 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
 
 from perdure import (
+    Approval,
     AsyncSteps,
     Command,
     ControllerExecutorFlow,
@@ -55,6 +56,19 @@ class OneCommand(ControllerExecutorFlow):
         return Command("send", {"to": "ann"})
 
     @command(approval=is_needed)
+    def send(self, to: str) -> str:
+        """Send."""
+        return effect(f"send {to}")
+
+
+@register("changing_deadline")
+class UntilDeadline(ControllerExecutorFlow):
+    """A command whose question has a deadline."""
+
+    reads_errors = True
+    decide = OneCommand.decide
+
+    @command(approval=Approval(is_needed, deadline=3600, default="refuse"))
     def send(self, to: str) -> str:
         """Send."""
         return effect(f"send {to}")
