@@ -276,7 +276,7 @@ class GraphFlow(Flow):
             shown = output_of(answer, self.text, context)
             values = replies_to_asks(shown.get(ANSWER_TEXT, answer), context)
             end = End(answer, shown, turns, values, summary, own)
-            if not self.follows_thread or MESSAGES not in self._keys():
+            if not self.reads_messages:
                 return end
             again = {**values, INDEX: {**index, AGAIN: True}}
             advance = Advance(NODE, turns, again, bool(done), summary, artifacts)
@@ -349,6 +349,11 @@ class GraphFlow(Flow):
             given.setdefault(MESSAGES, [message_of(text, context)])
         add_messages(given, keys, earlier, context)
         return given
+
+    @property
+    def reads_messages(self) -> bool:  # type: ignore[override]
+        """Whether messages to the run become messages of the graph, when it has ended."""
+        return self.follows_thread and MESSAGES in self._keys()
 
     def _keys(self) -> set[str]:
         return keys_of(type(self).graph)

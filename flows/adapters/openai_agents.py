@@ -180,7 +180,7 @@ def register_agent(
 
     answer.__doc__ = f"The agent {agent.name or name}."
     answer.__qualname__ = answer.__name__ = name
-    workflow(name, **settings)(answer)
+    workflow(name, **{"reads_messages": thread != "none", **settings})(answer)
 
 
 def _hearing(listening: HeardInput) -> RunConfig:

@@ -55,6 +55,7 @@ class ControllerExecutorDefinition(CircularFlow):
             output_interface="branch_to_observation",
         ),
     )
+    reads_messages = True
     controller: Controller | None = None
     commands: Sequence[CommandSpec | Callable[..., Any]] = ()
     flow_config: Mapping[str, Any] | ControllerExecutorConfig = ControllerExecutorConfig()

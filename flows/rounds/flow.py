@@ -60,6 +60,8 @@ class Flow(ABC):
         round_timeout_seconds: time limit of one round.
         needs_goal: whether a submission has to name a goal. A workflow needs one if its function
             has a parameter ``goal`` without a default.
+        reads_messages: whether its controller or its agent reads messages to the run (``say``).
+            Other code reads them with ``context.take``.
         runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
             worker enables it.
         expose: the protocols of other clients that may start runs of this flow: ``mcp`` and
@@ -91,6 +93,7 @@ class Flow(ABC):
     lease_seconds: float | None = None
     round_timeout_seconds: float | None = None
     needs_goal: bool = True
+    reads_messages: bool = False
     runs_shell: bool = False
     expose: Sequence[str] = ()
     keep_turns: int | None = None

@@ -219,6 +219,8 @@ class WorkflowFlow(Flow):
         if self.Inputs is not None:
             model = self.Inputs.model_validate(dict(context.inputs))
             given = {name: getattr(model, name) for name in self.Inputs.model_fields}
+            if _is_default_goal(self.Inputs, given) and context.goal:
+                given["goal"] = context.goal
         return {name: given.get(name, context.goal) for name in self.parameters}
 
     def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> Outcome:
@@ -312,8 +314,8 @@ def workflow(name: Any = None, **settings: Any) -> Any:
 
     The function gets ``Steps`` (a coroutine function ``AsyncSteps``) as its first argument. Its
     other parameters are the inputs of a run, with their types. A parameter named ``goal`` gets the
-    goal, unless it has a default. The return value is the run's answer, of the type in its
-    signature (``Answer``).
+    goal. If it has a default, a run needs no goal, and an input ``goal`` may stand for it. The
+    return value is the run's answer, of the type in its signature (``Answer``).
 
     Args:
         name: the flow's name. None: the function's name.
@@ -359,9 +361,17 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
 
 _SETTINGS = (
     "Answer", "Inputs", "arguments", "budgets", "description", "expose", "keep_events",
-    "lease_seconds", "lifespan", "max_rounds", "needs_goal", "note_store", "on_misfit", "retry",
-    "round_timeout_seconds", "text",
+    "lease_seconds", "lifespan", "max_rounds", "needs_goal", "note_store", "on_misfit",
+    "reads_messages", "retry", "round_timeout_seconds", "text",
 )  # fmt: skip
+
+
+def _is_default_goal(inputs: type[BaseModel], given: Mapping[str, Any]) -> bool:
+    """Return whether the input ``goal`` has its default value, and may be any text."""
+    field = inputs.model_fields.get("goal")
+    if field is None or field.annotation not in (str, str | None, Any):
+        return False
+    return not field.is_required() and given["goal"] == field.get_default()
 
 
 def _is_input(name: str, inputs: type[BaseModel] | None) -> bool:

@@ -102,6 +102,8 @@ class FlowInfo(TypedDict, total=False):
     round_timeout_seconds: float | None
     needs_goal: Annotated[bool, absent(True)]
     """Whether a submission has to name a goal."""
+    reads_messages: bool
+    """Whether the flow's controller or agent reads messages to its runs."""
     runs_shell: Flag
     """Whether the flow runs shell commands of the user who submits it.
 
@@ -330,6 +332,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         **({} if flow.needs_goal else {"needs_goal": False}),
+        "reads_messages": flow.reads_messages,
         "runs_shell": flow.runs_shell,
         "expose": list(flow.expose),
         "shipped": registry.is_shipped(flow.name),
@@ -345,6 +348,14 @@ def describe(flow: Flow) -> dict[str, Any]:
             else {}
         ),
     }
+
+
+def reads_messages(flow: FlowInfo) -> bool:
+    """Return whether a flow's controller or agent reads messages to its runs.
+
+    Workers of older releases do not announce it. Then it is whether the flow has a controller.
+    """
+    return flow.get("reads_messages", "Controller" in flow["nodes"])
 
 
 def shown(

@@ -42,6 +42,8 @@ from perdure import (
     workflow,
 )
 from perdure.flows.adapters import openai_agents, prompts, pydantic_ai
+from perdure.flows.rounds import registry
+from perdure.worker.domain.fleet import describe
 from tests.support.round_driver import Driver, driving
 from tests.support.workflow_effects import nothing_done, play, play_anywhere, play_one
 
@@ -239,6 +241,12 @@ def test_a_run_that_an_older_release_began_goes_on_without_the_thread(
         assert play_one(driver) and play_one(driver)
     assert play_anywhere(settings, run).status is RunStatus.COMPLETED
     assert SEEN[1] == SEEN[2] == [("system", "Be short."), ("user", "look up who I am")]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+def test_a_flow_says_whether_its_agent_reads_messages(flow: str) -> None:
+    assert describe(registry.make(flow))["reads_messages"]
+    assert not describe(registry.make(f"{flow}_alone"))["reads_messages"]
 
 
 def test_an_unknown_use_of_the_thread_is_refused() -> None:

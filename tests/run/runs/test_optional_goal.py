@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
-from perdure import Client, InvalidInput, RemoteClient, Settings, Steps, workflow
+from perdure import Client, InvalidInput, RemoteClient, RoundContext, Settings, Steps, workflow
 from perdure.flows.rounds import registry
 from perdure.worker.domain.fleet import describe
 from tests.support.command_line import CommandLine
+from tests.support.flow_registry import own_registry
 from tests.support.threaded_server import serving
+from tests.support.tried_workflows import play_round
 
 FLOWS = """\
 from perdure import Steps, workflow
@@ -51,6 +54,32 @@ def test_a_goal_that_is_needed_is_asked_for(client: Client, flow: str) -> None:
     with pytest.raises(InvalidInput, match=f'{flow} needs a goal.*perdure submit {flow} "GOAL"'):
         client.submit(flow)
     assert client.submit(flow, "").goal == ""  # as given
+
+
+def test_a_goal_with_a_default_gets_the_goal_of_a_run_that_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own_registry(monkeypatch)
+
+    def said(steps: Steps, goal: str | None = "none") -> Any:
+        return goal
+
+    def answer(goal: str, inputs: dict[str, Any]) -> Any:
+        return play_round(said, RoundContext(goal, inputs=inputs)).answer
+
+    assert answer("for ann", {}) == answer("for ann", {"goal": "none"}) == "for ann"
+    assert (answer("", {}), answer("for ann", {"goal": "for bob"})) == ("none", "for bob")
+
+
+def test_a_default_that_is_no_text_is_an_input_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own_registry(monkeypatch)
+
+    def counted(steps: Steps, goal: int = 3) -> int:
+        return goal
+
+    assert play_round(counted, RoundContext("7")).answer == 3
 
 
 def test_a_run_may_have_no_goal(client: Client, settings: Settings) -> None:

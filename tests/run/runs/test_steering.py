@@ -50,6 +50,16 @@ def test_a_controller_hears_what_was_said_in_its_next_round(
     assert client.get(run.id).answer == [3, ["also look at the invoices"]]
 
 
+def test_the_page_offers_to_say_something_only_if_the_run_reads_it(
+    client: Client, settings: Settings
+) -> None:
+    runs = [client.submit("steered", "g"), client.submit("asked_ring", "g")]
+    runs.append(client.submit("plain_workflow"))
+    with serving(settings) as url:
+        pages = [httpx2.get(f"{url}/runs/{run.id}").text for run in runs]
+    assert ["Say something" in page for page in pages] == [True, False, False]
+
+
 def test_a_round_asks_the_server_only_after_something_came(
     client: Client, settings: Settings
 ) -> None:
@@ -104,11 +114,15 @@ def test_words_for_a_flow_without_a_controller_are_told_at_once_and_when_the_run
     for name, seconds in LASTING.items():
         monkeypatch.setenv(f"PERDURE_{name.upper()}", str(seconds))
     deaf, hears = client.submit("asked_ring", "g"), client.submit("steered", "g")
+    function = client.submit("plain_workflow")
     with driving(settings) as worker:
         worker.sweeper_of_a_worker().announce()  # The command reads the announcements of workers.
     assert perdure(["say", deaf.id, "hello"]) == 0
     said = capsys.readouterr()
     assert "flow 'asked_ring' has no controller" in said.err and "hears it" not in said.out
+    assert perdure(["say", function.id, "hello"]) == 0
+    said = capsys.readouterr()
+    assert "flow 'plain_workflow' has no controller" in said.err and "hears it" not in said.out
     assert perdure(["say", hears.id, "hello"]) == 0
     said = capsys.readouterr()
     assert "its controller hears it in its next round" in said.out and not said.err

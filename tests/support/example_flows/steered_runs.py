@@ -12,8 +12,10 @@ from perdure import (
     Finish,
     Node,
     RoundContext,
+    Steps,
     command,
     register,
+    workflow,
 )
 
 #: Called inside a decision, by the run's id: a test's own, which may say something to the run.
@@ -43,6 +45,12 @@ class Steered(ControllerExecutorFlow):
         """Note the step."""
         context.remember("plan", context.step)
         return context.step
+
+
+@workflow("plain_workflow")
+def plain_workflow(steps: Steps) -> str:
+    """A function that reads no messages."""
+    return str(steps.wait_for("price"))
 
 
 @register("asked_ring")

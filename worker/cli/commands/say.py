@@ -13,10 +13,8 @@ from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.exit_codes import RUN_GOES_ON, Failed
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.domain.fleet import reads_messages
 from perdure.worker.presentation.text import value_text
-
-#: The node that reads messages to the run. A flow without a controller lacks it.
-CONTROLLER = "Controller"
 
 
 @click.command("say")
@@ -38,18 +36,18 @@ def say_command(
         # than all else.
         announced = (worker["flows"] for worker in client.workers() if worker["alive"])
         info = next((flows[flow] for flows in announced if flow in flows), None)
-    has_controller = info is None or CONTROLLER in info["nodes"]
-    if not has_controller:
+    is_read = info is None or reads_messages(info)
+    if not is_read:
         click.echo(
-            f"flow {flow!r} has no controller, so only its own code can hear this: "
-            'context.take("say"), or the agent that it runs. If none does, the event `unread` '
-            "names it when the run ends",
+            f"flow {flow!r} has no controller that hears this. Only its own code can: "
+            'context.take("say"), in a workflow steps.wait_for("say"). If it does not, the event '
+            "`unread` names it when the run ends",
             err=True,
         )
     if as_json:
         output.document(receipt.to_dict())
         return
-    heard = "; its controller hears it in its next round" if has_controller else ""
+    heard = "; its controller hears it in its next round" if is_read else ""
     click.echo(
         f"said to {run_id}, number {receipt.number}{heard}; "
         f"to follow it: {output.follow_hint(run_id, url)}"

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from perdure.flows.core.files import BYTES, PICTURES
 from perdure.worker.domain.event import Event
+from perdure.worker.domain.fleet import reads_messages
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.token import Scope
@@ -35,8 +36,6 @@ DENSITY = "perdure_rows"
 DENSITIES = ("dense", "comfortable")
 #: Characters of an answer that the page has ready to be copied.
 COPIED_CHARACTERS = 100_000
-#: The node that reads the words sent to its run.
-CONTROLLER = "Controller"
 
 
 @router.get("/runs/{run_id}")
@@ -135,7 +134,7 @@ def _page(
         links=links_of(runs.client.settings, run),
         signal_key=new_digits(16),
         unread=runs.unread(run_id) if run.details.get("received") else {},
-        hears=CONTROLLER in nodes_of(runs, run),
+        hears=(flow := runs.flows().get(run.flow)) is not None and reads_messages(flow),
     )
 
 
