@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from perdure import Client, RunStatus
 from perdure.worker.store import Store
@@ -55,6 +56,22 @@ def test_equal_failures_are_one_row_with_a_button_that_retries_them(
     visitor.choose(confirm)
     assert not {client.get(run_id).status for run_id in ids} & {RunStatus.ERRORED}
     assert "errored ×" not in visitor.see("/overview").text
+
+
+def test_busy_slots_are_shown_without_a_warning(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    busy = {"role": "all", "pool": "solo", "concurrency": 2, "rounds": 2, "flows": {}}
+    live_store.fleet.announce("busy:1", busy, live_store.time(), 0)
+    for path in ("/overview", "/fleet"):
+        page = sound(visitor.see(path))
+        (classes,) = re.findall(
+            r'class="([^"]*)"[^>]* aria-label="2 of 2 slots are busy"', page.html
+        )
+        assert classes == "bar", path
+    run = client.submit("thinker", "Think", {"notes": 9, "tokens": 600}, budgets={"tokens": 600})
+    runtime_of(client).rounds.run(run.id, 0, 0)
+    assert 'class="bar low gone"' in visitor.see(f"/runs/{run.id}").html
 
 
 def test_a_used_up_budget_is_told_in_words(visitor: Visitor, client: Client) -> None:
