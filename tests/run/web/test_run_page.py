@@ -9,6 +9,9 @@ from perdure import Client
 from perdure.worker.store import Store
 from tests.support.long_run import TRACEBACK, add_turn, long_run
 from tests.support.page_visitor import Visitor, sound
+from tests.support.runs import claim, commit_next, fail_round, made, sweep
+
+KNOWN = ("countdown",)
 
 
 def test_a_long_run_is_shown_as_a_whole_and_any_step_is_one_link_away(
@@ -62,6 +65,19 @@ def test_a_round_shows_its_attempts_its_command_and_its_traceback_with_folded_fr
     page = sound(visitor.see(f"/runs/{run.id}/steps/1"))
     assert page.headings.count("Attempt 1") == page.headings.count("Attempt 2") == 1
     assert visitor.see(f"/runs/{run.id}/steps/99").status == 422
+
+
+def test_a_step_that_failed_twice_is_one_link_with_the_number_of_its_failures(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    run = client.submit("countdown", "g", {"rounds": 3})
+    commit_next(live_store, claim(live_store, run.id, known=KNOWN), "Executor")
+    for _ in range(2):
+        fail_round(live_store, claim(live_store, run.id, known=KNOWN), delay=0)
+        sweep(live_store, made={run.id: made(live_store, run.id)})
+    text = sound(visitor.see(f"/runs/{run.id}")).text
+    failures = text.partition("Newest failures: ")[2]
+    assert failures.startswith("step 1 (2 failures) ")
 
 
 def test_an_observation_is_a_tree_or_text_and_a_file(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -104,9 +104,9 @@ class Outline:
         return sum(point.is_round for point in self.points)
 
     @property
-    def failures(self) -> list[Point]:
-        """The outline's failures, newest first."""
-        return [point for point in reversed(self.points) if point.kind == "bad"]
+    def failures_by_step(self) -> dict[int, int]:
+        """The number of failures of each step that failed, newest step first."""
+        return Counter(point.step for point in reversed(self.points) if point.kind == "bad")
 
     def of_step(self, step: int) -> list[Point]:
         """Return the events of a step and of the step before it, oldest first."""

@@ -29,6 +29,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 #: Rows on one page. The browser redraws them up to twice a second.
 ROWS = 100
+#: Failed steps that the page links to, the newest first.
+FAILED_STEPS = 8
 #: Questions of runs below the run that its page shows. The inbox has all.
 ASKED_BELOW = 5
 #: The cookie with how dense the rows are.
@@ -114,7 +116,7 @@ def _page(
         },
         timeline=shown,
         strip=Strip(outline, ids[-1] if ids else "", ids[0] if ids else ""),
-        failed=outline.failures,
+        failed_steps=list(outline.failures_by_step.items())[:FAILED_STEPS],
         is_lazy=is_lazy,
         dense=dense,
         frames=frames_of(str(run.details.get("traceback") or "")),
