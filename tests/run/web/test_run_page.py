@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from perdure import Client
 from perdure.worker.store import Store
 from tests.support.long_run import TRACEBACK, add_turn, long_run
 from tests.support.page_visitor import Visitor, sound
-from tests.support.runs import claim, commit_next, fail_round, made, sweep
+from tests.support.runs import claim, commit, commit_next, fail_round, made, sweep
 
 KNOWN = ("countdown",)
 
@@ -78,6 +79,31 @@ def test_a_step_that_failed_twice_is_one_link_with_the_number_of_its_failures(
     text = sound(visitor.see(f"/runs/{run.id}")).text
     failures = text.partition("Newest failures: ")[2]
     assert failures.startswith("step 1 (2 failures) ")
+
+
+def test_an_attempt_whose_equal_traceback_is_stored_once_links_to_it(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    run = client.submit("countdown", "g", {"rounds": 3})
+    commit_next(live_store, claim(live_store, run.id, known=KNOWN), "Executor")
+    other = TRACEBACK.replace("12", "13")
+    for traceback in (TRACEBACK, TRACEBACK, other, other, ""):
+        raised = {"traceback": traceback} if traceback else {}
+        error = "no such till" if traceback else "no till at all"
+        granted = claim(live_store, run.id, known=KNOWN)
+        commit(live_store, granted, "failed", error=error, delay=0, max_failures=9, **raised)
+        sweep(live_store, made={run.id: made(live_store, run.id)})
+    first, _, third, *_ = [
+        event.id for event in client.events(run.id, follow=False) if event.type == "failed"
+    ]
+    page = sound(visitor.see(f"/runs/{run.id}/steps/1"))
+    attempts = re.findall(
+        r'<section class="panel" aria-label="Attempt (\d)">(.*?)</section>', page.html, re.DOTALL
+    )
+    links = {int(number): re.findall(r'href="#(tb-[^"]+)"', html) for number, html in attempts}
+    assert links == {1: [], 2: [f"tb-{first}"], 3: [], 4: [f"tb-{third}"], 5: []}
+    assert page.html.count(f'id="tb-{first}"') == page.html.count(f'id="tb-{third}"') == 1
+    assert "The traceback is the same as in attempt 1 ." in page.text
 
 
 def test_an_observation_is_a_tree_or_text_and_a_file(

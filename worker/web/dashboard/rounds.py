@@ -62,6 +62,7 @@ def one_round(request: Request, run_id: str, step: int, runs: Runs) -> Response:
         committed=committed,
         decision=decision,
         attempts=_attempts(here),
+        traceback_sources=_traceback_sources(here),
         turn=turn and turn_document(*turn),
         number=turn and turn[0],
         asks_model=bool(committed and committed.event.data.get("prompt")),
@@ -186,6 +187,30 @@ def _attempts(here: list[Entry]) -> list[tuple[int, list[Entry]]]:
     for entry in here:
         attempts.setdefault(entry.event.attempt, []).append(entry)
     return sorted(attempts.items())
+
+
+def _traceback_sources(here: Sequence[Entry]) -> dict[str, Entry]:
+    """Return the entry that has the traceback of a failure, by the id of that failure.
+
+    Consecutive failures with the same traceback store it once, at the first of them
+    (commit_round.lua). Only the other failures are in the result.
+
+    Args:
+        here: The entries of one step, oldest first.
+    """
+    sources: dict[str, Entry] = {}
+    source: Entry | None = None
+    for entry in here:
+        data = entry.event.data
+        if data.get("traceback"):
+            source = entry
+        elif entry.event.type == "failed" and source is not None:
+            # Another error without a traceback never had one.
+            if data.get("error") == source.event.data.get("error"):
+                sources[entry.id] = source
+            else:
+                source = None
+    return sources
 
 
 def _digest_of(entries: Sequence[Entry], step: int) -> str:
