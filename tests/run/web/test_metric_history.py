@@ -38,3 +38,20 @@ def test_rounds_are_charts_of_latency_tokens_and_money_with_their_figures(
         assert f"money $0.50 in the last {span} thinker $0.50 Figures" in charts
         assert len(re.findall(r'class="flow (?:of-\d|rest)" d="M5 ', page.html)) == 5
         assert f'aria-label="tokens by flow in the last {span}, 1,546, one point each' in page.html
+
+
+def test_the_p95_of_all_rounds_and_waits_stands_beside_their_means(
+    visitor: Visitor, client: Client
+) -> None:
+    empty = sound(visitor.see("/overview")).text
+    assert empty.count("p95 since the metrics began: none") == 2
+    stats = runtime_of(client).stats
+    for milliseconds in (*[80] * 18, 2_000, 700_000):
+        stats.round("thinker", "Controller", "continued", milliseconds)
+    for role in ("controller", "executor"):
+        stats.waited(role, 5_000_000)
+    stats.flush(client._store)
+    charts = sound(visitor.see("/overview")).text.partition("Latency and spending")[2]
+    waits, _, rounds = charts.partition("Figures from mean queue wait")[0::1]
+    assert "p95 since the metrics began: over 1 h" in waits
+    assert "p95 since the metrics began: at most 2.5 s" in rounds

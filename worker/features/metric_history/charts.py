@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,11 +22,14 @@ class MeanChart(Chart):
     Attributes:
         name: Title of the chart.
         mean: The mean over all measurements of the span.
+        p95: The 95th percentile since the metrics began (``p95_of``), in seconds. None without
+            measurements.
         rows: The chart as a table: begin and mean of each part that has measurements.
     """
 
     name: str
     mean: float
+    p95: float | None
     rows: Sequence[tuple[datetime, float]]
 
 
@@ -80,11 +83,15 @@ class FlowChart:
         return max((line.most for line in self.lines), default=0)
 
 
-def mean_charts(history: MetricHistory) -> list[MeanChart]:
-    """Return the charts of latency: mean wait in the queues and mean duration of rounds."""
+def mean_charts(history: MetricHistory, p95: Mapping[str, float]) -> list[MeanChart]:
+    """Return the charts of latency: mean wait in the queues and mean duration of rounds.
+
+    Args:
+        p95: The 95th percentiles since the metrics began, as ``p95_of`` returns them.
+    """
     return [
-        _mean_chart("queue wait", history, "waited_ms", "waits"),
-        _mean_chart("round", history, "took_ms", "rounds"),
+        _mean_chart("queue wait", history, "waited_ms", "waits", p95.get("waited")),
+        _mean_chart("round", history, "took_ms", "rounds", p95.get("took")),
     ]
 
 
@@ -93,7 +100,9 @@ def flow_charts(history: MetricHistory) -> list[FlowChart]:
     return [_flow_chart(name, history) for name in ("tokens", "money")]
 
 
-def _mean_chart(name: str, history: MetricHistory, sums: str, counts: str) -> MeanChart:
+def _mean_chart(
+    name: str, history: MetricHistory, sums: str, counts: str, p95: float | None
+) -> MeanChart:
     total = _together(history.of(sums).values(), len(history.parts))
     count = _together(history.of(counts).values(), len(history.parts))
     means = [_mean(*each) for each in zip(total, count, strict=True)]
@@ -102,7 +111,7 @@ def _mean_chart(name: str, history: MetricHistory, sums: str, counts: str) -> Me
         for begin, mean, measured in zip(_moments(history), means, count, strict=True)
         if measured
     ]
-    return MeanChart(means, name, _mean(sum(total), sum(count)), rows)
+    return MeanChart(means, name, _mean(sum(total), sum(count)), p95, rows)
 
 
 def _mean(ms: float, count: float) -> float:
