@@ -104,6 +104,19 @@ def test_lists_inboxes_and_pages_show_ones_own(
         assert theirs not in text and they_ask not in text, path
 
 
+def test_the_overview_says_that_its_list_covers_only_ones_own_runs(
+    ann: TestClient, bob: TestClient, root: TestClient
+) -> None:
+    theirs = submitted(bob, interrupt_before=["Controller"])
+    limit, unlimited = "None of your own runs needs attention", "Nothing needs attention"
+    text = ann.get("/overview").text
+    assert theirs not in text and limit in text and unlimited not in text
+    submitted(ann, interrupt_before=["Controller"])
+    covers = "This list covers only your own runs."
+    assert covers in ann.get("/overview").text and covers not in root.get("/overview").text
+    assert theirs in root.get("/overview").text
+
+
 def test_a_cursor_that_somebody_else_was_given_leads_to_nobody_elses_runs(
     ann: TestClient, bob: TestClient, root: TestClient
 ) -> None:

@@ -96,6 +96,7 @@ def overview(request: Request, runs: Runs, span: Annotated[str, Query()] = "day"
         request,
         "overview.html",
         attention=_attention(runs),
+        sees_all=sees_all,
         workers=alive,
         rounds=sum(worker["rounds"] for worker in alive),
         slots=sum(worker["concurrency"] for worker in alive),
