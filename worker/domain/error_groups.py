@@ -70,7 +70,7 @@ class ErrorGroup(Document):
     newest_at: datetime
     """When that run failed."""
     error: str
-    """The error of that run. Its beginning, if it is long."""
+    """The error of that run. If it is long, its beginning and its end."""
     query: str
     """Query line that chooses exactly the runs of this group, as for `perdure retry --query`.
 

@@ -18,6 +18,7 @@ from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.run_query import RunQuery
 from perdure.worker.operations import validation
 from perdure.worker.operations.run_list import RunFilter, RunScan
+from perdure.worker.presentation.text import shortened
 from perdure.worker.store import Store
 
 #: Fields that determine a run's group.
@@ -69,7 +70,7 @@ def group_errors(
                     count=0,
                     newest=candidate.run_id,
                     newest_at=at,
-                    error=error[:ERROR_CHARACTERS],
+                    error=shortened(error, ERROR_CHARACTERS),
                     query=_query_of(*name, others),
                     remedy=remedy_in(fields),
                 )

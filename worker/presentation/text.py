@@ -81,6 +81,21 @@ def plain(text: str, limit: int | None = None) -> str:
     return flat if limit is None or len(flat) <= limit else flat[: max(1, limit - 1)] + "…"
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return ``text`` with at most ``limit`` characters.
+
+    A longer text keeps its beginning and its end, with "…" in the middle: an error often names its
+    cause at the end.
+
+    Args:
+        limit: The maximum length, 3 or more.
+    """
+    if len(text) <= limit:
+        return text
+    end = limit // 2
+    return f"{text[: limit - end - 1]}…{text[-end:]}"
+
+
 def lines(text: str) -> str:
     """Return ``text`` with "�" for control characters. Line breaks remain."""
     return "\n".join(

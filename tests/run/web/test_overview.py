@@ -10,7 +10,7 @@ from perdure.worker.store import Store
 from tests.support.example_flows import costs_and_questions  # noqa: F401 (registers the thinker)
 from tests.support.in_process_runtime import runtime_of
 from tests.support.page_visitor import Visitor, sound
-from tests.support.runs import claim, commit_end, fail_round
+from tests.support.runs import claim, commit, commit_end, fail_round
 
 KNOWN = ("countdown",)
 
@@ -56,6 +56,28 @@ def test_equal_failures_are_one_row_with_a_button_that_retries_them(
     visitor.choose(confirm)
     assert not {client.get(run_id).status for run_id in ids} & {RunStatus.ERRORED}
     assert "errored ×" not in visitor.see("/overview").text
+
+
+def test_a_long_error_of_a_group_shows_its_beginning_and_its_cause(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    stack = " caused by the step before" * 15
+    error = f"step pay failed: ValueError: no such till{stack}: ConnectionError: no route to bank"
+    for flow, inputs, text in (
+        ("countdown", {"rounds": 1}, error),
+        ("thinker", {"notes": 1, "tokens": 1}, error.replace(stack, 99 * stack)),
+    ):
+        run = client.submit(flow, "g", inputs)
+        granted = claim(live_store, run.id, known=(flow,))
+        commit(live_store, granted, "failed", error=text, delay=1, max_failures=1)
+    page = sound(visitor.see("/overview"))
+    shown = re.findall(r"<bdi[^>]*>(step pay.*?)</bdi>", page.html)
+    assert len(shown) == 2
+    for summary in shown:
+        assert summary.startswith("step pay failed: ValueError: no such till caused by")
+        assert summary.endswith("step before: ConnectionError: no route to bank") and "…" in summary
+        assert len(summary) <= 220
+    assert error in page.text and len(page.html) < 40_000
 
 
 def test_busy_slots_are_shown_without_a_warning(

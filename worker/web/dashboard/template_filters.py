@@ -32,6 +32,7 @@ from perdure.worker.presentation.text import (
     plain,
     progress_of,
     share,
+    shortened,
     since,
     value_text,
 )
@@ -171,6 +172,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "plain": plain,
     "pretty": pretty,
     "progress": progress,
+    "shortened": shortened,
     "since": since,
     "time": time_tag,
     "took": took,
