@@ -37,8 +37,9 @@ OPENED = 3
 #: Arguments whose digests are cached: values of ATOMS, and texts of at most LONGEST characters.
 ATOMS = frozenset((str, int, bool, type(None)))
 LONGEST = 200
-#: Functions of modules, which have no variables from around them. Each round asks for steps with
-#: the same ones. An inner function is another object in each round.
+#: Functions of modules that held no values at their first step. Each round asks for steps with the
+#: same functions, and later changes of their defaults do not count. An inner function is another
+#: object in each round.
 _OF_MODULES: set[Callable[..., Any]] = set()
 #: As many functions as digests are cached. Both are kept as long as the process lives.
 MOST_FUNCTIONS = 4096
@@ -71,20 +72,15 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     an inner function has from around it. A value that is no data counts by its class alone: the
     fields of a service may change with each call.
     """
-    if (
-        type(function) is not FunctionType
-        or function.__defaults__ is not None
-        or function.__kwdefaults__ is not None
-    ):
-        return _digest_of_form(function, args)
-    named: Any = function
-    digest: Callable[..., str] = _digest_of_atoms
-    if function not in _OF_MODULES:
-        if function.__closure__ is not None:
-            return _digest_of_form(function, args)
-        if "<" in function.__qualname__:
-            named, digest = _name_of(function), _digest_of_named
-        elif len(_OF_MODULES) < MOST_FUNCTIONS:
+    named: Any
+    digest: Callable[..., str]
+    if type(function) is FunctionType and function in _OF_MODULES:
+        named, digest = function, _digest_of_atoms
+    elif _holds_values(function):
+        return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
+    else:
+        named, digest = _name_of(function), _digest_of_named
+        if "<" not in named and len(_OF_MODULES) < MOST_FUNCTIONS:
             _OF_MODULES.add(function)
     for each in args:
         kind = type(each)
@@ -93,8 +89,14 @@ def digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:
     return digest(named, *args)
 
 
-def _digest_of_form(function: Callable[..., Any], args: Sequence[Any]) -> str:
-    return f"{FORM}{_short_digest(_text_of([_form_of_target(function), list(args)]))}"
+def _holds_values(function: Callable[..., Any]) -> bool:
+    """Return whether a callable may hold values besides its arguments (``digest_of_call``)."""
+    return (
+        type(function) is not FunctionType
+        or function.__closure__ is not None
+        or function.__defaults__ is not None
+        or function.__kwdefaults__ is not None
+    )
 
 
 def whole_digest_of_call(key: str, function: Callable[..., Any], args: Sequence[Any]) -> str:
