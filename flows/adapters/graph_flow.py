@@ -85,6 +85,11 @@ def keys_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> set[str]:
     return set(get_type_hints(graph.builder.input_schema))
 
 
+def has_messages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
+    """Return whether a graph's input has messages."""
+    return MESSAGES in keys_of(graph)
+
+
 def takes_goal(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
     """Return whether a graph's input has a key for the goal: ``goal`` or ``messages``."""
     return not keys_of(graph).isdisjoint((GOAL, MESSAGES))
@@ -349,11 +354,6 @@ class GraphFlow(Flow):
             given.setdefault(MESSAGES, [message_of(text, context)])
         add_messages(given, keys, earlier, context)
         return given
-
-    @property
-    def reads_messages(self) -> bool:  # type: ignore[override]
-        """Whether messages to the run become messages of the graph, when it has ended."""
-        return self.follows_thread and MESSAGES in self._keys()
 
     def _keys(self) -> set[str]:
         return keys_of(type(self).graph)

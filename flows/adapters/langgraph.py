@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from perdure.flows.adapters.graph_checks import all_graphs, check_graph, types_of
-from perdure.flows.adapters.graph_flow import GraphFlow, takes_goal
+from perdure.flows.adapters.graph_flow import GraphFlow, has_messages, takes_goal
 from perdure.flows.adapters.graph_forks import fork
 from perdure.flows.adapters.graph_nodes import START
 from perdure.flows.adapters.graph_reader import graph_of
@@ -101,6 +101,7 @@ def register_graph(
         "text": text if text is None or isinstance(text, str) else staticmethod(text),
         "description": f"The graph {graph.name or name}.",
         "needs_goal": takes_goal(graph),
+        "reads_messages": thread == "state" and has_messages(graph),
         "__module__": __name__,
         **settings,
     }
