@@ -18,6 +18,7 @@ from perdure import Client, File, InvalidFlow, Run, RunStatus, Settings
 from perdure.flows.adapters import graph_thread
 from perdure.flows.adapters.graph_thread import STATE
 from perdure.flows.adapters.langgraph import register_graph
+from perdure.flows.rounds import registry
 from perdure.worker.web.exposed_flows import answer_text
 from perdure.worker.web.ui_streams.ai_sdk import ANSWER, AiSdkWriter
 from perdure.worker.web.ui_streams.response import UiResponse
@@ -280,3 +281,8 @@ def test_an_unknown_use_of_the_thread_is_refused() -> None:
     unknown: Any = "text"
     with pytest.raises(InvalidFlow, match="expected 'state' or 'none'"):
         register_graph("thread_wrong_graph", chat, thread=unknown)
+
+
+def test_a_flow_says_whether_its_graph_reads_messages() -> None:
+    graphs = {"thread_graph": True, "thread_no_graph": False}
+    assert {name: registry.make(name).reads_messages for name in graphs} == graphs
