@@ -153,7 +153,8 @@ def register_agent(
     Args:
         name: the name of the flow.
         idempotent, model_provider, stream, thread: as for ``run_agent``. Unless the thread is
-            ``none``, the agent also reads messages of people to the run, with its next request.
+            ``none``, the agent also reads messages and questions of people to the run, with its
+            next request. Its output is the reply to the questions.
         settings: the settings of ``workflow``.
 
     Raises:
@@ -174,6 +175,7 @@ def register_agent(
             items = [*listening.whole(result.to_input_list()), message_item("user", words)]
             listening = HeardInput(heard)
             result = await ask(result.last_agent, items, run_config=_hearing(listening))
+        await heard.reply(result.final_output)
         if thread == "full":
             keep_conversation(steps, listening.whole(result.to_input_list()))
         return result.final_output

@@ -390,8 +390,9 @@ def register_agent(
     Args:
         name: the name of the flow.
         agent: an agent with ``PerdureDurability`` among its capabilities.
-        thread: as for ``run_agent``. Unless it is ``none``, the agent also reads messages of people
-            to the run, with its next request.
+        thread: as for ``run_agent``. Unless it is ``none``, the agent also reads messages and
+            questions of people to the run, with its next request. Its output is the reply to the
+            questions.
         settings: the settings of ``workflow``.
 
     Raises:
@@ -409,6 +410,7 @@ def register_agent(
             result = await run_agent(
                 agent, words, message_history=history, capabilities=[_Hearing(heard)]
             )
+        await heard.reply(result.output)
         if thread == "full":
             keep_history(steps, result.all_messages())
         return result.output

@@ -341,6 +341,51 @@ def test_each_request_sends_the_same_words_on_each_worker(
 
 
 @pytest.mark.parametrize("flow", AGENTS)
+def test_words_after_each_answer_are_heard_in_order_on_each_worker(
+    client: Client, settings: Settings, flow: str
+) -> None:
+    """A worker that runs the function again reads after each answer what was read there."""
+    run = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
+    MEANWHILE[:] = [
+        lambda: client.send("ada", "I have a hat"),
+        lambda: client.send("ada", "and a cat"),
+    ]
+    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
+    words = [[content for role, content in each if role == "user"] for each in SEEN]
+    assert words == [
+        ["I am Ann"],
+        ["I am Ann", "I have a hat"],
+        ["I am Ann", "I have a hat", "and a cat"],
+    ]
+
+
+@pytest.mark.parametrize("flow", AGENTS)
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("goal", ["I am Ann", "look up who I am"])
+def test_a_question_is_heard_with_the_next_request_and_the_answer_is_the_reply(
+    client: Client, driver: Driver, settings: Settings, flow: str, dies: bool, goal: str
+) -> None:
+    run = client.submit(flow, goal)
+
+    def meanwhile() -> None:
+        client.say(run.id, "I have a hat")
+        client.signal(run.id, "ask", "how far are you?")
+        client.say(run.id, "and a cat")
+
+    MEANWHILE[:] = [meanwhile]
+    while len(SEEN) < 2:
+        if dies:
+            assert play_one(driver, before_its_commit=True)
+        assert play_one(driver)
+    ended = play_anywhere(settings, run)
+    assert ended.status is RunStatus.COMPLETED and not client.unread(run.id)
+    told = [content for role, content in SEEN[-1] if role == "user"]
+    assert told == [goal, "I have a hat\n\nhow far are you?\n\nand a cat"]
+    reply = client.reply(run.id, 1)
+    assert reply is not None and reply.value == ended.answer
+
+
+@pytest.mark.parametrize("flow", AGENTS)
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_full_thread_has_calls_results_files_and_words_of_earlier_runs(
     client: Client, driver: Driver, settings: Settings, flow: str, dies: bool

@@ -13,7 +13,6 @@ from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.exit_codes import RUN_GOES_ON, Failed
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
-from perdure.worker.domain.fleet import reads_messages
 from perdure.worker.presentation.text import value_text
 
 
@@ -28,6 +27,8 @@ def say_command(
     run_id: str, words: str, key: str | None, by: str | None, as_json: bool, url: str | None
 ) -> None:
     """Send WORDS to RUN. Its controller reads them before it decides again."""
+    from perdure.worker.domain.fleet import reads_messages  # it loads pydantic; ask does without
+
     with client_for(url) as client:
         run_id = known_id(client, run_id)
         receipt = client.say(run_id, words, key=key, by=by or name_for(client))
