@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,9 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from perdure import Client, RoundContext, RunStatus, Settings, Step, Steps, workflow
+from perdure.worker.store import Claim, Store
 from tests.support.round_driver import driving
+from tests.support.runs import commit_end, new_run, try_claim
 from tests.trials.ground import Ground, place
 from tests.trials.trial import Figures, show_progress
 
@@ -17,7 +20,9 @@ OWNER = "ann"
 PAGE = 500
 #: Processes of traffic, and the starts and ends of runs between two pages. A page takes about 30 ms,
 #: so they are those of 1,000 a second, also on a machine that cannot start as many.
-TRAFFIC, MOVES = 2, 30
+TRAFFIC, MOVES = 3, 30
+#: Runs that a process starts before it ends them.
+BATCH = 20
 #: Seconds in which these starts and ends have to happen.
 PATIENCE = 30.0
 
@@ -34,21 +39,29 @@ def asks(steps: Steps) -> str:
     return str(steps.ask("May I?"))
 
 
-@workflow("trial_brief")
-def brief(steps: Steps) -> str:
-    """Begin and end."""
-    return "done"
+def _traffic(settings: Settings, number: int, ended: Any, count: Any) -> None:
+    """Start and end runs, in a separate process.
 
-
-def _traffic(settings: Settings, ended: Any, count: Any) -> None:
-    """Submit and play runs, in a separate process."""
-    with driving(settings) as driver, closing(Client(settings=settings)) as client:
-        while not ended.is_set():
-            for _ in range(20):
-                client.submit("trial_brief", inputs={}, submitted_by=OWNER)
-            driver.play()
+    It calls the store's scripts directly: with a client and an engine, two cores are too slow for
+    1,000 starts and ends a second beside the reader.
+    """
+    store = Store(settings.redis_url or "", settings.prefix)
+    with closing(store):
+        for turn in itertools.count():
+            if ended.is_set():
+                return
+            ids = [f"goes-{number}-{turn}-{each}" for each in range(BATCH)]
+            for run_id in ids:
+                new_run(store, run_id, submitted_by=OWNER, fields={"submitted_by": OWNER})
+            store.redis.delete(
+                *store.keys.queue_names
+            )  # The messages: the next lines deliver them.
+            for run_id in ids:
+                granted = try_claim(store, run_id, epoch=0, step=0)
+                assert isinstance(granted, Claim), granted
+                assert commit_end(store, granted)[0] == "ok"
             with count.get_lock():
-                count.value += 2 * 20
+                count.value += 2 * BATCH
 
 
 class Traffic:
@@ -88,8 +101,8 @@ def _with_traffic(ground: Ground) -> Iterator[Traffic]:
     forked = multiprocessing.get_context("spawn")
     ended, count = forked.Event(), forked.Value("i", 0)
     processes = [
-        forked.Process(target=_traffic, args=(ground.settings, ended, count))
-        for _ in range(TRAFFIC)
+        forked.Process(target=_traffic, args=(ground.settings, number, ended, count))
+        for number in range(TRAFFIC)
     ]
     for each in processes:
         each.start()
