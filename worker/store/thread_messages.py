@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from perdure.flows.core.files import FileReference
 from perdure.flows.core.names import REMARKS
 from perdure.flows.core.outcomes import SAY
 from perdure.flows.core.thread_messages import (
@@ -82,8 +83,8 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
 
     Args:
         newest: the id of the run. None: the result is empty.
-        kept: whether to take the messages of earlier runs from the artifact of a run that has
-            stored them.
+        kept: whether the messages are for a later run. Then those of earlier runs come from the
+            artifact of a run that has stored them, and a message names its files.
 
     Raises:
         DamagedRun: The stored data of a run cannot be read.
@@ -94,7 +95,7 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
         fields = store.reads.fields(run_id)
         if fields is None:
             break
-        parts.append(run_messages(store, Record(fields)))
+        parts.append(run_messages(store, Record(fields), kept))
         text = store.reads.artifact(run_id, ARTIFACT) if kept else None
         if text is not None:
             parts.append(unpacked(text))
@@ -103,23 +104,32 @@ def thread_messages(store: Store, newest: str | None, kept: bool = False) -> lis
     return [message for part in reversed(parts) for message in part]
 
 
-def run_messages(store: Store, record: Record) -> list[ThreadMessage]:
+def run_messages(store: Store, record: Record, names_files: bool = False) -> list[ThreadMessage]:
     """Return the messages of one run, oldest first.
 
     They are the goal, the messages that the run has read, and its answer. Messages that it had not
     read when it ended come after the answer. If the run ended without an answer, the reason stands
     in its place. A live run has no answer yet.
 
+    Args:
+        names_files: whether a line below the goal names each file of the submission. A later run
+            does not get the files themselves.
+
     Raises:
         DamagedRun: The stored data of the run cannot be read.
     """
     run_id, fields = record.id, record.fields
-    messages = [ThreadMessage("user", fields.get("goal", ""), run_id)]
+    goal = [fields.get("goal", ""), *(_line_of(each) for each in record.files if names_files)]
+    messages = [ThreadMessage("user", "\n".join(filter(None, goal)), run_id)]
     messages += [ThreadMessage("user", text, run_id) for text in _heard(store, record)]
     told = _told(record)
     if told is not None:
         messages.append(ThreadMessage("assistant", told, run_id))
     return messages + [ThreadMessage("user", text, run_id) for text in _unread(store, record)]
+
+
+def _line_of(file: FileReference) -> str:
+    return f"[File {file.name}: {file.media_type}, {file.bytes} bytes, sent then, not shown now]"
 
 
 def _heard(store: Store, record: Record) -> list[str]:

@@ -231,6 +231,19 @@ def test_an_agent_gets_the_files_of_its_submission(
     assert "[File a.bin: application/octet-stream, 1 bytes, not shown]" in "\n".join(lines)
 
 
+@pytest.mark.parametrize("flow", AGENTS)
+def test_the_text_of_an_earlier_message_names_its_files(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    for text in ("this is my hat", ""):
+        play(driver, client.get(client.send("ada", text, flow=flow, files=[PICTURE]).run_id))
+    say(client, driver, "which colour is it?", flow)
+    line = f"[File hat.png: image/png, {len(PICTURE.content)} bytes, sent then, not shown now]"
+    told = [content for role, content in SEEN[-1] if role == "user"]
+    assert told == [f"this is my hat\n{line}", line, "which colour is it?"]
+    assert client.conversation("ada")[0].text == "this is my hat"
+
+
 def test_a_run_that_an_older_release_began_goes_on_without_the_thread(
     client: Client, driver: Driver, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
