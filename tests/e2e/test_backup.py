@@ -82,7 +82,7 @@ def in_use(running: CrashableServer) -> Iterator[tuple[Client, Driver]]:
 
 
 def snapshot(running: CrashableServer, copy: Path) -> None:
-    """Back up with ``redis-cli --rdb``, and restore as the page says."""
+    """Take a copy with ``redis-cli --rdb``, and restore it as the page says."""
     ask = ["redis-cli", "-s", str(running.socket), "--rdb", str(copy / "dump.rdb")]
     subprocess.run(ask, check=True, capture_output=True)
     lines = {
@@ -106,7 +106,7 @@ def snapshot(running: CrashableServer, copy: Path) -> None:
 
 
 def append_only_files(running: CrashableServer, copy: Path) -> None:
-    """Back up and restore the append-only files."""
+    """Take a copy of the append-only files."""
     with closing(Redis.from_url(running.url)) as redis:
         redis.config_set("auto-aof-rewrite-percentage", 0)
         until(lambda: not redis.info("persistence")["aof_rewrite_in_progress"], "no rewrite")
