@@ -7,7 +7,7 @@ or children are then available at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -414,7 +414,7 @@ class Mailbox:
         return wait.name in self._over or f"~{wait.name}" in self._journal.recorded
 
     def _park(self, wait: Wait) -> NoReturn:
-        if (reason := _REFUSED.get()) is not None:
+        if (reason := why_no_waits()) is not None:
             raise FatalError(f"{self.where}: {reason}")
         self.parked = wait
         raise Parked(wait)
@@ -437,6 +437,7 @@ def no_waits(reason: str) -> Iterator[None]:
         _REFUSED.reset(before)
 
 
-def waits_are_refused() -> bool:
-    """Return whether this code runs inside a ``no_waits`` block, as a step's code does."""
-    return _REFUSED.get() is not None
+#: Returns the reason of the ``no_waits`` block that this code runs in, as a step's code does. None
+#: outside of such blocks. It is the variable's own method, since a function that is run again calls
+#: it for each of its finished steps.
+why_no_waits: Callable[[], str | None] = _REFUSED.get

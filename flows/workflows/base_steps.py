@@ -23,7 +23,7 @@ from perdure.flows.core.retry import Retry, retry_of
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.children import Until
 from perdure.flows.rounds.context import RoundContext
-from perdure.flows.rounds.waits import waits_are_refused
+from perdure.flows.rounds.waits import why_no_waits
 from perdure.flows.workflows.arguments import (
     FORM,
     INCOMPARABLE,
@@ -184,7 +184,7 @@ class BaseSteps(RunView):
         return f"{self._script.seed()} {self._key(name, None)}"
 
     def _key(self, default: str, name: str | None) -> str:
-        if waits_are_refused():
+        if why_no_waits() is not None:
             raise FatalError(
                 f"run {self.run_id}: {default!r} is asked of the workflow's steps within a step. "
                 "Ask for it in the function of the workflow"
@@ -245,7 +245,7 @@ class BaseSteps(RunView):
         if compared is not None:  # An adapter names what tells the step from others of its name.
             of = digest_of(compared)
         elif compare:
-            like = entry or known.get(own_name if name is None else name)
+            like = known.get(own_name if name is None else name) if entry is None else entry
             if like is None or like.of.startswith(FORM) or not is_older(like.of):
                 of = digest_of_call(function, args)
             else:
