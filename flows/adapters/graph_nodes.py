@@ -36,7 +36,7 @@ from perdure.flows.core.json_values import canonical
 from perdure.flows.core.outcomes import Command, Interrupt
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext, altered
-from perdure.flows.rounds.waits import no_waits
+from perdure.flows.rounds.waits import NoWaits
 
 #: Maximum number of tasks that a round begins. The next round of the superstep begins others.
 TOGETHER = 32
@@ -197,7 +197,7 @@ class GraphRound:
             context.journal.intend(key)
         context.journal.begin(name, is_idempotent)
         try:
-            with no_waits(WAITS.format(name)):
+            with NoWaits(WAITS.format(name)):
                 if _is_plain(inner):
                     return inner.invoke(value, config, **named)
                 return call(partial(inner.ainvoke, value, config, **named), context)

@@ -313,9 +313,9 @@ def recorded_approval(
         None if the step has no record of it. An approval from before the last retry of the run by a
             person does not count.
     """
-    own = f"{RECORD}{spec.name} "
     # Few steps have such a record, and to make the digest of a call takes long.
-    if not any(name.startswith(own) for name in list(context.journal.recorded)):
+    own, recorded = f"{RECORD}{spec.name} ", list(context.journal.recorded)
+    if not recorded or not any(name.startswith(own) for name in recorded):
         return None
     text = context.journal.recorded.get(_record_of(spec.call(args), context))
     return None if text is None else Approved(**json.loads(text))

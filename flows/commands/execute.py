@@ -41,7 +41,7 @@ from perdure.flows.core.retry import Retry
 from perdure.flows.core.signature import Signature
 from perdure.flows.core.summaries import safe_text
 from perdure.flows.rounds.context import RoundContext, altered
-from perdure.flows.rounds.waits import Parked, no_waits
+from perdure.flows.rounds.waits import NoWaits, Parked
 
 WAITS = (
     "command {!r} waits, and would be carried out from its beginning again after the wait. Write "
@@ -169,7 +169,7 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         inside.traced[TOOL_ARGUMENTS] = canonical(dict(command.args))[:MOST_CONTENT]
     inside.journal.begin(spec.name, spec.idempotent)
     try:
-        with nullcontext() if spec.idempotent or spec.waits else no_waits(WAITS.format(spec.name)):
+        with nullcontext() if spec.idempotent or spec.waits else NoWaits(WAITS.format(spec.name)):
             result = call(spec.function, inside, named=named)
     except Parked:
         _withdraw_intent(inside, key)  # It is written again behind the wait.

@@ -118,12 +118,12 @@ class _NotPlain(Exception):
 def _copy_plain(value: Any, depth: int) -> Any:
     """Copy plain JSON data that surely reads back equal. Most values are such data.
 
+    Most leaves are short texts in ASCII, which need no call of their own.
+
     Raises:
         _NotPlain: the value has another type, is nested too deep, or may not read back equal.
         UnicodeEncodeError: a text holds a lone surrogate.
     """
-    if depth > MAX_DEPTH:
-        raise _NotPlain
     kind = type(value)
     if kind is str:
         if not value.isascii():
@@ -136,15 +136,23 @@ def _copy_plain(value: Any, depth: int) -> Any:
         or (kind is float and math.isfinite(value))
     ):
         return value
+    if depth == MAX_DEPTH:
+        raise _NotPlain
     if kind is dict:
         for key in value:
             if type(key) is not str:
                 raise _NotPlain
             if not key.isascii():
                 key.encode("utf-8")
-        return {key: _copy_plain(item, depth + 1) for key, item in value.items()}
+        return {
+            key: item if type(item) is str and item.isascii() else _copy_plain(item, depth + 1)
+            for key, item in value.items()
+        }
     if kind is list:
-        return [_copy_plain(item, depth + 1) for item in value]
+        return [
+            item if type(item) is str and item.isascii() else _copy_plain(item, depth + 1)
+            for item in value
+        ]
     raise _NotPlain
 
 

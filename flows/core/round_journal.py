@@ -137,6 +137,8 @@ class Journal:
     @property
     def described(self) -> list[str]:
         """The descriptions (``describe``) that earlier attempts stored with their intents."""
+        if not self._earlier:
+            return []
         parts = [line.partition(" ") for line in self._earlier if not line.startswith(SETTLED)]
         keys = {key for key, _, _ in parts}
         return [

@@ -7,8 +7,7 @@ or children are then available at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -424,20 +423,28 @@ class Mailbox:
 _REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
 
 
-@contextmanager
-def no_waits(reason: str) -> Iterator[None]:
-    """Make each wait inside the ``with`` block raise FatalError with ``reason``.
+class NoWaits:
+    """A context manager inside of which each wait raises FatalError.
 
     In nested blocks, the reason of the outer block is used.
+
+    Args:
+        reason: the text of the error.
     """
-    before = _REFUSED.set(_REFUSED.get() or reason)
-    try:
-        yield
-    finally:
-        _REFUSED.reset(before)
+
+    __slots__ = ("_before", "_reason")
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __enter__(self) -> None:
+        self._before = _REFUSED.set(_REFUSED.get() or self._reason)
+
+    def __exit__(self, *raised: object) -> None:
+        _REFUSED.reset(self._before)
 
 
-#: Returns the reason of the ``no_waits`` block that this code runs in, as a step's code does. None
+#: Returns the reason of the ``NoWaits`` block that this code runs in, as a step's code does. None
 #: outside of such blocks. It is the variable's own method, since a function that is run again calls
 #: it for each of its finished steps.
 why_no_waits: Callable[[], str | None] = _REFUSED.get

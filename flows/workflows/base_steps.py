@@ -228,17 +228,17 @@ class BaseSteps(RunView):
         compared: Any = None,
         **unknown: Any,
     ) -> Request:
-        if not callable(function):
+        if type(function) is FunctionType:  # as most are; the other way takes longer
+            own_name = function.__name__
+        elif callable(function):
+            own_name = str(getattr(function, "__name__", type(function).__name__))
+        else:
             if inspect.iscoroutine(function):
                 function.close()
             raise InvalidFlow(
                 f"a step is given {safe_text(repr(function), 80)}; expected a function and its "
                 "arguments: steps.step(charge, 12), not steps.step(charge(12))"
             )
-        if type(function) is FunctionType:  # as most are; the other way takes longer
-            own_name = function.__name__
-        else:
-            own_name = str(getattr(function, "__name__", type(function).__name__))
         key = self._key(own_name, name)
         of, known = "", self._script.known
         entry = known.get(key)

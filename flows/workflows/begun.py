@@ -71,6 +71,9 @@ def begun_requests(context: RoundContext) -> dict[str, Begun]:
 
     Requests that a worker of an older release has begun are missing, or lack their digests.
     """
+    journal = context.journal
+    if not (context.answered or journal.recorded or journal.wait or journal.described):
+        return {}  # as in most rounds
     found = [*_answered(context), *_recorded(context), *_waiting(context), *_intended(context)]
     return {each.key: each for each in found}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -35,18 +34,23 @@ class FunctionContext(RoundContext[Any]):
 _OF_STEP: ContextVar[tuple[RoundContext, str] | None] = ContextVar("step", default=None)
 
 
-@contextmanager
-def in_step(context: RoundContext, key: str) -> Iterator[None]:
-    """Make ``visible_context`` return the context of a step inside the ``with`` block.
+class InStep:
+    """A context manager inside of which ``visible_context`` returns the context of a step.
 
     Args:
         key: the key of the step.
     """
-    before = _OF_STEP.set((context, key))
-    try:
-        yield
-    finally:
-        _OF_STEP.reset(before)
+
+    __slots__ = ("_before", "_own")
+
+    def __init__(self, context: RoundContext, key: str) -> None:
+        self._own = context, key
+
+    def __enter__(self) -> None:
+        self._before = _OF_STEP.set(self._own)
+
+    def __exit__(self, *raised: object) -> None:
+        _OF_STEP.reset(self._before)
 
 
 def visible_context(context: RoundContext) -> RoundContext:

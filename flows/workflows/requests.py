@@ -167,7 +167,7 @@ class StepRequest(Request):
         Raises:
             BadReply: ``args`` is not empty.
         """
-        return self.arguments.check(args, f"step {self.key!r}")
+        return self.arguments.check(args, f"step {self.key!r}") if args else {}
 
     def facts(self, most: int) -> dict[str, Any]:
         """Return the arguments by name, as people see them.

@@ -26,7 +26,7 @@ from perdure.flows.core.retry import Retry
 from perdure.flows.core.summaries import safe_text, shown
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.facts import RoundPart
-from perdure.flows.rounds.waits import Parked, no_waits
+from perdure.flows.rounds.waits import NoWaits, Parked
 from perdure.flows.workflows.arguments import INCOMPARABLE
 from perdure.flows.workflows.begun import (
     Begun,
@@ -35,7 +35,7 @@ from perdure.flows.workflows.begun import (
     mark_begun,
 )
 from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeLimits, put_together
-from perdure.flows.workflows.function_context import in_step
+from perdure.flows.workflows.function_context import InStep
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
 from perdure.flows.workflows.requests import AskRequest, NotShown, Request, StepRequest, WaitRequest
@@ -269,10 +269,12 @@ class WorkflowRound:
         The function may catch the failure, and the trace would then show a round without an error.
         """
         began, context = time_ns(), self._context
-        if step.timeout is not None:
-            context = altered(context, signals=StepSignals(context.signals))
-        with TimeLimits([(step, context)]):
+        if step.timeout is None:
             got = self._carry_out(step, context)
+        else:
+            context = altered(context, signals=StepSignals(context.signals))
+            with TimeLimits([(step, context)]):
+                got = self._carry_out(step, context)
         if isinstance(got, JournalEntry) and got.error is not None:
             part = RoundPart(f"step {step.key}", {}, began, time_ns(), got.error[0])
             self._context.parts.append(part)
@@ -331,10 +333,11 @@ class WorkflowRound:
         """Carry out a step. Return its entry, or the question that a person must answer first."""
         args = step.facts(SHOWN)
         context = without_old_answer(context)
-        about = f"{step.key} {step.of or INCOMPARABLE}"
-        context.journal.describe(context.key_of(Command(step.key)), about)
+        if not step.idempotent:  # Others have no intent, which the description goes with.
+            about = f"{step.key} {step.of or INCOMPARABLE}"
+            context.journal.describe(context.key_of(Command(step.key)), about)
         try:
-            with no_waits(WAITS.format(step.key)), in_step(context, step.key):
+            with InStep(context, step.key), NoWaits(WAITS.format(step.key)):
                 result = carry_out_in_time(step, context)
             if isinstance(result, Interrupt):
                 return explained(result, step, context)
@@ -440,6 +443,8 @@ def _due(pending: Sequence[Request]) -> list[Request]:
 
     Steps come first, then all questions at once, then one wait.
     """
+    if len(pending) == 1:  # as most functions ask, one step after the other
+        return list(pending)
     steps = [each for each in pending if isinstance(each, StepRequest)]
     if steps:
         together: list[Request] = [each for each in steps if each.role == steps[0].role]

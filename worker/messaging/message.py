@@ -169,19 +169,21 @@ def _headers(headers: Any) -> dict[str, Any]:
     _expect(isinstance(headers, dict), "no headers")
     for name in ("task", "id"):
         _expect(name in headers, "no header {}", name)
+    valid_headers: dict[str, Any] = {}
     for name, value in headers.items():
         kind = HEADERS.get(name)
-        if kind is not None and not isinstance(value, kind):
-            raise _invalid("header {} is {}", name, value)
-        if kind is not None and isinstance(value, str) and len(value) > MAX_HEADER:
-            raise _invalid("header {} is too long", name)
+        if kind is not None:
+            if not isinstance(value, kind):
+                raise _invalid("header {} is {}", name, value)
+            if isinstance(value, str) and len(value) > MAX_HEADER:
+                raise _invalid("header {} is too long", name)
+            valid_headers[name] = value
     _expect(headers["task"] in TASKS.values(), OTHER_TASK, headers["task"])
     _expect(0 < len(headers["id"]) <= 200, "header {} is empty or too long", "id")
     _expect(headers.get("retries", 0) == 0, "header {} is not 0", "retries")
     limits = headers.get("timelimit", [None, None])
     _expect(limits in ([None, None], None), "header {} is {}", "timelimit", limits)
     _expect(not headers.get("stamps") and not headers.get("stamped_headers"), "stamped")
-    valid_headers = {name: headers[name] for name in HEADERS if name in headers}
     valid_headers |= {
         name: headers[name]
         for name in TRACING
