@@ -335,41 +335,20 @@ def test_words_said_before_the_first_request_are_part_of_it(
 
 
 @pytest.mark.parametrize("flow", AGENTS)
+@pytest.mark.parametrize("goal", ["look up who I am", "I am Ann"])
 def test_each_request_sends_the_same_words_on_each_worker(
-    client: Client, settings: Settings, flow: str
+    client: Client, settings: Settings, flow: str, goal: str
 ) -> None:
-    """Words before each request, each round on another worker, which runs the function again."""
-    run = client.get(client.send("ada", "look up who I am", flow=flow).run_id)
+    """Words before each request, and after each answer. Each worker runs the function again."""
+    run = client.get(client.send("ada", goal, flow=flow).run_id)
     MEANWHILE[:] = [
         lambda: client.send("ada", "I have a hat"),
         lambda: client.send("ada", "and a cat"),
     ]
     assert play_anywhere(settings, run).status is RunStatus.COMPLETED
     words = [[content for role, content in each if role == "user"] for each in SEEN]
-    assert words == [
-        ["look up who I am"],
-        ["look up who I am", "I have a hat"],
-        ["look up who I am", "I have a hat", "and a cat"],
-    ]
-
-
-@pytest.mark.parametrize("flow", AGENTS)
-def test_words_after_each_answer_are_heard_in_order_on_each_worker(
-    client: Client, settings: Settings, flow: str
-) -> None:
-    """A worker that runs the function again reads after each answer what was read there."""
-    run = client.get(client.send("ada", "I am Ann", flow=flow).run_id)
-    MEANWHILE[:] = [
-        lambda: client.send("ada", "I have a hat"),
-        lambda: client.send("ada", "and a cat"),
-    ]
-    assert play_anywhere(settings, run).status is RunStatus.COMPLETED
-    words = [[content for role, content in each if role == "user"] for each in SEEN]
-    assert words == [
-        ["I am Ann"],
-        ["I am Ann", "I have a hat"],
-        ["I am Ann", "I have a hat", "and a cat"],
-    ]
+    whole = [goal, "I have a hat", "and a cat"]
+    assert words == [whole[:1], whole[:2], whole]
 
 
 @pytest.mark.parametrize("flow", AGENTS)
