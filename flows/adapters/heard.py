@@ -100,10 +100,10 @@ class HeardWords:
         return unread[0].name if unread else ""
 
     async def _hear_recorded(self, name: str, at_once: bool = False) -> None:
-        """Read what the journal has under this name, in its order.
+        """Read the messages and questions that the journal has recorded under a name.
 
         Args:
-            at_once: read only what comes before all other entries that are left.
+            at_once: stop at the first other entry that the function has not requested yet.
         """
         while recorded := self._recorded(name):
             signal, place = recorded
@@ -112,7 +112,11 @@ class HeardWords:
             await self._hear_one(signal, name)
 
     def _recorded(self, name: str) -> tuple[str, int] | None:
-        """Return what the journal has next under this name: ``SAY`` or ``ASK``, and its place."""
+        """Return the next message or question that the journal has recorded under a name.
+
+        Returns:
+            ``SAY`` or ``ASK``, and the place in the journal. None if nothing is left.
+        """
         places = {
             SAY: self._steps.place_ahead("signal", name, digest_of([SAY])),
             ASK: self._steps.place_ahead("step", _of_ask(name), digest_of_call(_take_ask, ())),

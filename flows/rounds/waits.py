@@ -424,7 +424,7 @@ _REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
 
 
 class NoWaits:
-    """A context manager inside of which each wait raises FatalError.
+    """A context manager: each wait inside it raises FatalError.
 
     In nested blocks, the reason of the outer block is used.
 
@@ -444,7 +444,6 @@ class NoWaits:
         _REFUSED.reset(self._before)
 
 
-#: Returns the reason of the ``NoWaits`` block that this code runs in, as a step's code does. None
-#: outside of such blocks. It is the variable's own method, since a function that is run again calls
-#: it for each of its finished steps.
+#: Returns the reason of the current ``NoWaits`` block, or None outside of such blocks. A replayed
+#: function calls it for each finished step, so it is the variable's own method.
 why_no_waits: Callable[[], str | None] = _REFUSED.get

@@ -120,7 +120,7 @@ def data_of(value: Any) -> Any:
 
 def is_older(digest: str) -> bool:
     """Return whether a digest of a call has the older form."""
-    return digest[:2] != FORM and digest not in ("", INCOMPARABLE)
+    return digest not in ("", INCOMPARABLE) and not digest.startswith(FORM)
 
 
 def older_digest_of_call(function: Callable[..., Any], args: Sequence[Any]) -> str:

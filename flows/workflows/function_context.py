@@ -35,7 +35,7 @@ _OF_STEP: ContextVar[tuple[RoundContext, str] | None] = ContextVar("step", defau
 
 
 class InStep:
-    """A context manager inside of which ``visible_context`` returns the context of a step.
+    """A context manager: inside it, ``visible_context`` returns the context of a step.
 
     Args:
         key: the key of the step.

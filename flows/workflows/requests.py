@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -209,6 +209,8 @@ class StepRequest(Request):
         return {name: value for name, value in told.items() if value is not None}
 
 
+#: Maximum number of steps that are carried out at the same time.
+TOGETHER = 16
 #: Maximum characters of the JSON of a call about which a person is asked.
 MOST_ASKED = 100_000
 #: Maximum characters of an argument in a question of an earlier release, and in one about a doubt.
@@ -365,3 +367,19 @@ def takes_context(function: Callable[..., Any]) -> bool:
         return "context" in _signature(function).parameters
     except (TypeError, ValueError):  # a function of C without a signature
         return False
+
+
+def next_requests(pending: Sequence[Request]) -> list[Request]:
+    """Return the requests that a round carries out next.
+
+    Steps come first, then all questions at once, then one wait.
+    """
+    if len(pending) == 1:  # as most functions ask, one step after the other
+        return list(pending)
+    steps = [each for each in pending if isinstance(each, StepRequest)]
+    if steps:
+        together: list[Request] = [each for each in steps if each.role == steps[0].role]
+        return together[:TOGETHER]
+    if isinstance(pending[0], AskRequest):
+        return [each for each in pending if isinstance(each, AskRequest)]
+    return [pending[0]]

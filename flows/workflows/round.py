@@ -38,7 +38,14 @@ from perdure.flows.workflows.concurrent_steps import Sibling, StepSignals, TimeL
 from perdure.flows.workflows.function_context import InStep
 from perdure.flows.workflows.journal import Diverged, JournalEntry, as_stored
 from perdure.flows.workflows.questions import FAULTS, answered, ask_all, interrupt_of
-from perdure.flows.workflows.requests import AskRequest, NotShown, Request, StepRequest, WaitRequest
+from perdure.flows.workflows.requests import (
+    AskRequest,
+    NotShown,
+    Request,
+    StepRequest,
+    WaitRequest,
+    next_requests,
+)
 from perdure.flows.workflows.step_decisions import (
     Refused,
     accepted_result,
@@ -52,8 +59,6 @@ from perdure.flows.workflows.step_times import carry_out_in_time, is_out_of_time
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 #: Name of the run's value with the time limit and the retry policy of the next round.
 PLAN = "_next"
-#: Maximum number of steps that are carried out at the same time.
-TOGETHER = 16
 #: Maximum characters of an argument in the history.
 SHOWN = 200
 WAITS = (
@@ -112,7 +117,7 @@ class WorkflowRound:
         """
         # What was begun in this round goes on in it: a commit would forget it.
         goes_on = bool(self.begun)
-        due = _due(pending)
+        due = next_requests(pending)
         self.check_begun(due)
         steps = [each for each in due if isinstance(each, StepRequest)]
         plan = plan_of(steps) if steps else {}
@@ -436,19 +441,3 @@ class JournalOnlyRound(WorkflowRound):
 
     def check_begun(self, due: Sequence[Request]) -> None:
         """Do nothing: what was begun is not in the journal."""
-
-
-def _due(pending: Sequence[Request]) -> list[Request]:
-    """Return the requests that a round carries out next.
-
-    Steps come first, then all questions at once, then one wait.
-    """
-    if len(pending) == 1:  # as most functions ask, one step after the other
-        return list(pending)
-    steps = [each for each in pending if isinstance(each, StepRequest)]
-    if steps:
-        together: list[Request] = [each for each in steps if each.role == steps[0].role]
-        return together[:TOGETHER]
-    if isinstance(pending[0], AskRequest):
-        return [each for each in pending if isinstance(each, AskRequest)]
-    return [pending[0]]
