@@ -25,6 +25,7 @@ from benchmarks.redis_server import redis_server
 from benchmarks.sides.perdure import alive, worker_command
 from perdure import Client, ControllerExecutorFlow, Settings, register
 from perdure.flows.controllers.model import ModelController
+from tests.support.ports import free_port
 
 MODULE = "benchmarks.first_text"
 FLOW = "first_text"
@@ -132,12 +133,6 @@ async def _follow(http: httpx2.AsyncClient, path: str, began: float) -> tuple[st
                 first = first or time.monotonic() - began
                 text += item["text"]
     return text, first
-
-
-def free_port() -> int:
-    """Return a port of loopback on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def is_open(port: int) -> bool:

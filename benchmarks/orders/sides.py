@@ -42,6 +42,7 @@ from perdure.worker.client import Client
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.embedded.launch import Fsync
 from perdure.worker.settings import Settings
+from tests.support.ports import free_ports
 
 #: The base of the comparisons, as in the part ``rounds``.
 BASE = "Celery chain, prefork, late acks"
@@ -202,7 +203,7 @@ class RestateOrders(OrderSide):
             server = stack.enter_context(restate.restate_server())
             rows = stack.enter_context(receiver())
             processes = Processes(stack)
-            ports = restate.free_ports(work.processes)
+            ports = free_ports(work.processes)
             for number, port in enumerate(ports):
                 command = python("-m", "benchmarks.orders.restate_worker", str(port))
                 environment = {NUMBER: str(number), **tally.environment, **rows.environment}

@@ -17,7 +17,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from benchmarks.sides.self_report import NUMBER, Told, lacking
 from benchmarks.sides.side import Session, Side
 from benchmarks.tally import Tally, tell_ready
 from benchmarks.work import Work, state_after
+from tests.support.ports import free_ports
 
 #: The server's program, if it is neither on PATH nor installed by `make bench`.
 PROGRAM = "RESTATE_SERVER"
@@ -182,15 +182,6 @@ def program() -> Path | None:
     return (
         Path(named) if named else installed[0] if installed else Path(on_path) if on_path else None
     )
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ``number`` free ports of this machine."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def ask(

@@ -28,7 +28,7 @@ from perdure import (
 )
 from perdure.flows.core.outcomes import Command
 from perdure.worker.client.tokens import Tokens
-from tests.support.rabbitmq import free_ports
+from tests.support.ports import free_port
 from tests.support.redis_servers import CrashableServer, available_binaries, server
 from tests.support.round_driver import Driver, driving
 from tests.support.waits import until
@@ -237,7 +237,7 @@ def test_a_run_that_is_played_on_both_servers_happens_twice_with_the_same_keys(
 
 
 def test_a_move_by_a_replica_loses_nothing(original: CrashableServer, elsewhere: Path) -> None:
-    [port] = free_ports(1)
+    port = free_port()
     with (
         restored(elsewhere) as new,
         closing(Redis.from_url(original.url)) as old_redis,

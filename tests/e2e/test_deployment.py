@@ -24,6 +24,7 @@ from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.urls import check_answers
 from tests.support.command_line import ROOT
 from tests.support.docker_compose import SERVICES, Container, program
+from tests.support.ports import free_port
 from tests.support.redis_servers import available_binaries, until
 
 WORKERS = ("controller", "executor")
@@ -174,9 +175,7 @@ def test_the_server_starts_with_its_command_answers_its_check_and_keeps_what_it_
     words[words.index("--bind") + 1] = (
         "127.0.0.1"  # the container's network is its own, this machine's is not
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(binary), *words[1:], "--port", str(port)]
     for round_number in range(2):
         with subprocess.Popen(

@@ -12,26 +12,21 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from perdure.worker.cli.commands.server import address_of, address_of_socket
 from perdure.worker.settings import Settings
 from tests.support import kustomize
 from tests.support.command_line import ROOT
 from tests.support.docker_compose import COMPOSE, SERVICES, Container, program
+from tests.support.ports import free_port
 from tests.support.redis_servers import until
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> str:
-    with closing(address_of("127.0.0.1", 0).listen()) as free:
-        return str(address_of_socket(free).port)
 
 
 def get(url: str, token: str = "") -> tuple[int, str]:
@@ -92,7 +87,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def server_at(port: str, directory: Path, settings: Settings) -> Iterator[Container]:
+def server_at(port: int, directory: Path, settings: Settings) -> Iterator[Container]:
     """Start the server with its command.
 
     A container has a separate network, so there it may listen on all addresses, and always at one
@@ -103,7 +98,10 @@ def server_at(port: str, directory: Path, settings: Settings) -> Iterator[Contai
         "127.0.0.1:8787:8787"
     ]
     with running(
-        "server", directory, settings, **{"0.0.0.0": f"127.0.0.1\0--port\0{port}", "8787": port}
+        "server",
+        directory,
+        settings,
+        **{"0.0.0.0": f"127.0.0.1\0--port\0{port}", "8787": str(port)},
     ) as started:
         yield started
 

@@ -19,6 +19,7 @@ from perdure.worker.settings import Settings
 from tests.support.browser import browsing, chromium, grave_findings, keep_picture
 from tests.support.command_line import CommandLine, wait_for_line
 from tests.support.example_flows import chat_flow  # noqa: F401 -- registers flows
+from tests.support.ports import free_port
 from tests.support.redis_servers import until
 from tests.support.threaded_server import serving_app
 from tests.support.workers import workers
@@ -119,8 +120,7 @@ def test_the_page_talks_to_the_agent_of_the_guide_of_types(tmp_path: Path) -> No
     (tmp_path / "chat_app.py").write_text(APP, "utf-8")
     (tmp_path / "chat.html").write_text(PAGE.replace('"assistant"', '"refunds"'), "utf-8")
     perdure = CommandLine(tmp_path, PERDURE_FLOW_MODULES="refunds,refund_model")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     with perdure.running("up", "--no-server", "--model", "fake:refund") as up:
         wait_for_line(up, "worker ready")
         app = subprocess.Popen(

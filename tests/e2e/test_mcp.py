@@ -40,7 +40,6 @@ from tests.support.flow_registry import own_registry
 from tests.support.mcp_servers import (
     TIME,
     context,
-    free_port,
     git_over_http,
     needs_servers,
     no_server_stays,
@@ -48,6 +47,7 @@ from tests.support.mcp_servers import (
     time_command,
 )
 from tests.support.os_processes import children, ended
+from tests.support.ports import free_port
 from tests.support.redis_servers import until
 from tests.support.round_driver import driving
 

@@ -19,7 +19,8 @@ from perdure.flows.adapters.openai_agents import run_agent
 from tests.support import payment_mcp_server
 from tests.support.example_flows.openai_agents import ASKED, Scripted, nothing_asked
 from tests.support.killed_agents import played
-from tests.support.mcp_servers import GIT, free_port, git_over_http
+from tests.support.mcp_servers import GIT, git_over_http
+from tests.support.ports import free_port
 from tests.support.round_driver import Driver
 from tests.support.workflow_effects import journal, nothing_done, play
 

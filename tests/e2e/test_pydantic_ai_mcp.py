@@ -17,7 +17,8 @@ from perdure import Client, RunStatus
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent
 from perdure.flows.core import event_loop
 from tests.support.flow_registry import own_registry
-from tests.support.mcp_servers import GIT, free_port, git_over_http
+from tests.support.mcp_servers import GIT, git_over_http
+from tests.support.ports import free_port
 from tests.support.redis_servers import until
 from tests.support.round_driver import Driver
 from tests.support.workflow_effects import journal, let_time_pass, play, play_one

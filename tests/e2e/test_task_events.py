@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from perdure import Client
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
+from tests.support.ports import free_port
 from tests.support.redis_servers import server, until
 from tests.support.workers import ROOT, WorkerProcess
 
@@ -180,12 +180,6 @@ def own_lists(settings: Settings) -> list[str]:
         ]
     finally:
         engine_of(app).close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def asked(port: int, path: str) -> Any:

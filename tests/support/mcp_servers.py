@@ -79,13 +79,6 @@ def servers_of(process: int, module: str = "mcp_server_time") -> list[int]:
     return found
 
 
-def free_port() -> int:
-    """Return a port of loopback without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def git_over_http(port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start mcp-server-git on a port; kill it afterwards."""

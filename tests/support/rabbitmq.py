@@ -18,12 +18,12 @@ import amqp
 import perdure.worker.app  # noqa: F401 -- registers the name
 from perdure.worker.store.keys import Keys
 from tests.support.os_processes import alive
+from tests.support.ports import LOOPBACK, free_ports
 from tests.support.redis_servers import until
 
 #: Debian's /usr/sbin/rabbitmq-server is a wrapper that insists on the user rabbitmq; this is the
 #: wrapped program.
 UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-LOOPBACK = "127.0.0.1"
 #: Two schedulers (as many as a small machine has cores), and the port that nodes would meet at on
 #: loopback as well.
 ERLANG = "+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}"
@@ -222,18 +222,6 @@ def rabbit_server(kind: type[Kind] = RabbitServer) -> Iterator[Kind]:
     finally:
         running.close()
         shutil.rmtree(directory)
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports of loopback, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 def _answers(port: int) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import redis
 
+from tests.support.ports import free_ports
 from tests.support.redis_servers import available_binaries, until
 
 MASTER = "perdure"
@@ -50,7 +50,8 @@ class Watched:
             {name.replace("_", "-"): value for name, value in settings.items()},
         )
         self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self.servers, self.sentinels = _free_ports(servers), _free_ports(sentinels)
+        ports = free_ports(servers + sentinels)  # in one call, so that all differ
+        self.servers, self.sentinels = ports[:servers], ports[servers:]
 
     @property
     def url(self) -> str:
@@ -226,14 +227,3 @@ def watched(
     finally:
         made.close()
         shutil.rmtree(room)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are free just now; a Sentinel writes them into its configuration, so they
-    must be known before it starts.
-    """
-    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [door.getsockname()[1] for door in doors]
-    for door in doors:
-        door.close()
-    return ports

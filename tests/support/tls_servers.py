@@ -12,7 +12,8 @@ from pathlib import Path
 
 import trustme
 
-from tests.support.rabbitmq import LOOPBACK, RabbitServer, free_ports
+from tests.support.ports import LOOPBACK, free_ports
+from tests.support.rabbitmq import RabbitServer
 from tests.support.redis_servers import available_binaries, until
 
 #: The name in the servers' certificates; it leads to loopback, and so does NOT_IN_IT.

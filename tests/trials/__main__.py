@@ -47,12 +47,13 @@ def main(argv: Sequence[str]) -> int:
         began = time.monotonic()
         found = trial.play(size)
         seconds = time.monotonic() - began
-        broken += not found.kept
+        kept = found.kept and found.in_time
+        broken += not kept
         if asked.json:
             told = {"trial": name, "size": size, "seconds": round(seconds, 1), "found": found.text}
-            print(json.dumps({**told, "kept": found.kept}), flush=True)
+            print(json.dumps({**told, "kept": found.kept, "in_time": found.in_time}), flush=True)
         else:
-            word = "kept" if found.kept else "NOT KEPT"
+            word = "kept" if kept else "NOT IN TIME" if found.kept else "NOT KEPT"
             print(f"{name} · {word} · {found.text} ({seconds:.0f} s)", flush=True)
     return 1 if broken else 0
 

@@ -89,14 +89,8 @@ def purse(size: int) -> Figures:
         f"{below / 1e6:,.6f} by its runs, own {own / 1e6:,.6f}; limit {limit:,}, paid {paid:,}; {questions} question; "
         f"{waiting} held up went on {seconds:.2f} s after the budget was raised"
     )
-    kept = (
-        spent == below
-        and questions == 1
-        and paid <= limit + PAID * size
-        and seconds <= 1.0
-        and kills >= 2
-    )
-    return Figures(text, kept)
+    kept = spent == below and questions == 1 and paid <= limit + PAID * size and kills >= 2
+    return Figures(text, kept, in_time=seconds <= 1.0)
 
 
 def _worker(ground: Ground, url: str) -> WorkerProcess:

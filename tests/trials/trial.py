@@ -9,10 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figures:
-    """The findings of a trial, in words and numbers, and whether the promise was kept."""
+    """The findings of a trial.
+
+    Args:
+        text: In words and numbers.
+        kept: Whether what the promise says of results was kept, on any machine.
+        in_time: Whether what it says of seconds was kept, which takes a quiet machine.
+    """
 
     text: str
     kept: bool
+    in_time: bool = True
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from perdure.flows.core.errors import FatalError, RetryableError
 from perdure.flows.executors.mcp import mcp_commands
 from perdure.flows.executors.mcp.transports import LONGEST_WAIT
 from perdure.flows.rounds.context import RoundContext
-from tests.support.mcp_servers import context, free_port, needs_servers, no_server_stays, refusing
+from tests.support.mcp_servers import context, needs_servers, no_server_stays, refusing
+from tests.support.ports import free_port
 
 __all__ = ["context", "no_server_stays"]
 

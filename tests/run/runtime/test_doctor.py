@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from contextlib import closing
@@ -20,6 +19,7 @@ from perdure.worker.doctor.default_server import unsafe_because
 from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
 from perdure.worker.store import StoreUnavailable
 from tests.support.command_line import CommandLine
+from tests.support.ports import free_port
 from tests.support.redis_servers import CrashableServer, server, until
 from tests.support.reply_proxy import server_that_says
 from tests.support.spoiled_servers import (
@@ -141,7 +141,7 @@ def test_replicas_without_a_least_number_of_them_are_told(
     settings: Settings, spoil: redis.Redis, own_server: CrashableServer
 ) -> None:
     spoil.config_set("bind", "127.0.0.1")
-    port = _free_port()
+    port = free_port()
     spoil.config_set("port", port)
     kind = _program(own_server).name.removesuffix("-server")
     with server(kind, "everysec") as follower, redis.Redis.from_url(follower.url) as client:
@@ -160,7 +160,7 @@ def test_a_plain_connection_that_is_not_loopback_is_told(
 ) -> None:
     """0.0.0.0 reaches the server that listens on loopback, and is no loopback address."""
     spoil.config_set("bind", "127.0.0.1")
-    port = _free_port()
+    port = free_port()
     spoil.config_set("port", port)
     levels = {
         host: row(
@@ -238,12 +238,6 @@ def _socket(running: CrashableServer) -> Path:
 def _program(running: CrashableServer) -> Path:
     assert running._binary is not None
     return running._binary
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_a_server_without_maxmemory_is_told(settings: Settings, spoil: redis.Redis) -> None:

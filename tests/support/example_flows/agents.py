@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -23,6 +23,9 @@ from perdure import (
 )
 from perdure.flows.controllers.model import ModelController
 from perdure.flows.executors.files import read_artifact
+
+#: Eight threads of one process.
+MEETING = threading.Barrier(8)
 
 
 class Player(Controller):
@@ -181,10 +184,10 @@ class Swarm(ControllerExecutorFlow):
         return Finish(why)
 
     @command(idempotent=True)
-    def nap(self, seconds: float) -> str:
-        """Sleep."""
-        time.sleep(seconds)
-        return "slept"
+    def meet(self) -> str:
+        """Wait until eight calls are being played."""
+        MEETING.wait(20)
+        return "met"
 
     @command(idempotent=True)
     def key(self, context: RoundContext) -> str:
