@@ -147,7 +147,7 @@ print(found.states, replies.count(["due"]))
 def test_an_operation_is_added_as_the_page_says(tmp_path: Path, settings: Settings) -> None:
     root = copied(tmp_path)
     changed = follow("add-an-operation.md", root)
-    assert len(changed) == 6
+    assert len(changed) == 5
     use = json.loads(played(root, settings, "-c", USE))
     assert use["hidden"] and all(0 <= age < 60 for age in use["ages"]) and len(use["ages"]) == 3
     shown = played(root, settings, "-m", "perdure", "age", use["run"], "--json")

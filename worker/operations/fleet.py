@@ -22,7 +22,7 @@ from perdure.worker.operations.operation import Http, Owner, operation
 from perdure.worker.operations.session import Session
 
 
-@operation(Http("GET", "/workers"), scope=Scope.READ, owner=Owner.NONE)
+@operation(Http("GET", "/workers", route="list_workers"), scope=Scope.READ, owner=Owner.NONE)
 def workers(session: Session) -> list[WorkerStatus]:
     """Return the workers that announced themselves lately.
 
@@ -36,7 +36,7 @@ def workers(session: Session) -> list[WorkerStatus]:
     ]
 
 
-@operation(Http("GET", "/queues"), scope=Scope.READ, owner=Owner.NONE)
+@operation(Http("GET", "/queues", route="list_queues"), scope=Scope.READ, owner=Owner.NONE)
 def queues(session: Session) -> list[QueueInfo]:
     """Return the broker's queues, with their lengths.
 
@@ -48,7 +48,11 @@ def queues(session: Session) -> list[QueueInfo]:
     return read_queues(session)
 
 
-@operation(Http("GET", "/dead-letters"), scope=Scope.ADMIN, owner=Owner.NONE)
+@operation(
+    Http("GET", "/dead-letters", route="list_dead_letters", problems=("invalid-request",)),
+    scope=Scope.ADMIN,
+    owner=Owner.NONE,
+)
 def dead_letters(session: Session, limit: int = 20) -> list[DeadLetter]:
     """Return the newest messages that workers refused.
 
@@ -58,7 +62,7 @@ def dead_letters(session: Session, limit: int = 20) -> list[DeadLetter]:
     return cast(list[DeadLetter], session.store.fleet.dead_letters(limit))
 
 
-@operation(Http("GET", "/flows"), scope=Scope.READ, owner=Owner.NONE)
+@operation(Http("GET", "/flows", route="list_flows"), scope=Scope.READ, owner=Owner.NONE)
 def flows(session: Session) -> dict[str, FlowInfo]:
     """Return the known flows by name.
 
@@ -145,7 +149,7 @@ def paused_flows(session: Session) -> dict[str, FlowPause]:
     }
 
 
-@operation(Http("GET", "/doctor"), scope=Scope.ADMIN, owner=Owner.NONE)
+@operation(Http("GET", "/doctor", route="examine"), scope=Scope.ADMIN, owner=Owner.NONE)
 def doctor(session: Session) -> list[Finding]:
     """Check whether server, settings and process keep the guarantees.
 

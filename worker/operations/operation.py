@@ -26,6 +26,10 @@ OPTIONS = re.compile(r"Unpack\[(\w+)\]")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+#: Problems of a route that reads one run.
+RUN_PROBLEMS = ("run-not-found", "damaged-run")
+
+
 class Http(NamedTuple):
     """The HTTP request of an operation.
 
@@ -42,6 +46,10 @@ class Http(NamedTuple):
             HTTP API accepts. If not, the API answers a larger value with an error.
         key: The name of the argument that is sent as the header ``Idempotency-Key``. It has no
             effect if the operation has no such argument. A request with a key may be sent again.
+        route: The id of the HTTP route, for a GET request whose route is derived
+            (``worker/web/api/derived.py``). None: a module of ``worker/web/api`` has the route.
+        problems: Last parts of the types of errors that the derived route can respond with, beside
+            those of every route.
     """
 
     method: str
@@ -50,6 +58,8 @@ class Http(NamedTuple):
     is_repeatable: bool = False
     caps_limits: bool = True
     key: str = "idempotency_key"
+    route: str | None = None
+    problems: tuple[str, ...] = ()
 
 
 def _parameters(options: Any) -> list[inspect.Parameter]:

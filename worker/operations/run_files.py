@@ -7,11 +7,15 @@ from typing import Any
 from perdure.flows.core.files import File, FileReference
 from perdure.worker.domain.token import Scope
 from perdure.worker.errors import ArtifactNotFound
-from perdure.worker.operations.operation import Http, Owner, operation
+from perdure.worker.operations.operation import RUN_PROBLEMS, Http, Owner, operation
 from perdure.worker.operations.session import Session
 
 
-@operation(Http("GET", "/runs/{run_id}/artifacts"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http("GET", "/runs/{run_id}/artifacts", route="list_artifacts", problems=RUN_PROBLEMS),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+)
 def artifacts(session: Session, run_id: str) -> dict[str, int]:
     """Return the run's artifact names and sizes (bytes).
 

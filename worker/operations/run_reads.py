@@ -17,7 +17,7 @@ from perdure.worker.operations import validation
 from perdure.worker.operations.arguments import by_value
 from perdure.worker.operations.child_pages import read_children
 from perdure.worker.operations.intervals import pauses, seconds_of
-from perdure.worker.operations.operation import Http, Owner, operation
+from perdure.worker.operations.operation import RUN_PROBLEMS, Http, Owner, operation
 from perdure.worker.operations.run_events import events
 from perdure.worker.operations.run_list import RunFilter
 from perdure.worker.operations.session import Session, not_found
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from perdure.worker.domain.verdict import Verdict
 
 
-@operation(Http("GET", "/runs/{run_id}"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http("GET", "/runs/{run_id}", route="get_run", problems=RUN_PROBLEMS),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+)
 def get(session: Session, run_id: str) -> Run:
     """Return the current state of the run.
 
@@ -40,7 +44,11 @@ def get(session: Session, run_id: str) -> Run:
     return Run.of(session.record(run_id))
 
 
-@operation(Http("GET", "/runs/{run_id}/why"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http("GET", "/runs/{run_id}/why", route="why", problems=RUN_PROBLEMS),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+)
 def why(session: Session, run_id: str) -> Verdict:
     """Return why the run is in its current state: one code, one sentence, since when.
 
@@ -64,7 +72,11 @@ def why(session: Session, run_id: str) -> Verdict:
     return verdict if refusal is None else while_refused(verdict, *refusal)
 
 
-@operation(Http("GET", "/runs/{run_id}/transcript"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http("GET", "/runs/{run_id}/transcript", route="get_transcript", problems=RUN_PROBLEMS),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+)
 def transcript(session: Session, run_id: str) -> Transcript:
     """Return the whole run as JSON data: ``run``, ``history`` and ``events``.
 
@@ -89,7 +101,12 @@ def transcript(session: Session, run_id: str) -> Transcript:
 
 
 @operation(
-    Http("GET", "/runs/{run_id}/children"),
+    Http(
+        "GET",
+        "/runs/{run_id}/children",
+        route="list_children",
+        problems=("invalid-input", *RUN_PROBLEMS),
+    ),
     scope=Scope.READ,
     owner=Owner.RUN,
     checks={"cursor": by_value(validation.offset)},
@@ -111,7 +128,11 @@ def children(session: Session, run_id: str, limit: int = 50, cursor: str | None 
     return read_children(session, run_id, RunFilter(), limit, limit, cursor)
 
 
-@operation(Http("GET", "/runs/{run_id}/tree"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http("GET", "/runs/{run_id}/tree", route="get_tree", problems=("invalid-input", *RUN_PROBLEMS)),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+)
 def tree(session: Session, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
     """Return a run with the runs below it.
 
@@ -131,7 +152,16 @@ def tree(session: Session, run_id: str, depth: int = 3, width: int = 10) -> RunT
     return TreeReader(session.store, width).read(session.record(run_id), depth)
 
 
-@operation(Http("GET", "/runs/{run_id}/prompt"), scope=Scope.READ, owner=Owner.RUN)
+@operation(
+    Http(
+        "GET",
+        "/runs/{run_id}/prompt",
+        route="get_prompt",
+        problems=("invalid-request", "invalid-input", "unknown-flow", *RUN_PROBLEMS),
+    ),
+    scope=Scope.READ,
+    owner=Owner.RUN,
+)
 def prompt(session: Session, run_id: str, step: int) -> PromptOfRound:
     """Return the prompt of a committed or next round.
 

@@ -107,3 +107,25 @@ def test_the_owner_of_an_operation_is_in_its_arguments(each_case: EachCase) -> N
         assert needed.get(operation.owner) in (None, *operation.signature.parameters)
 
     each_case(cases_of(sorted(OPERATIONS)), check)
+
+
+def test_a_derived_route_tells_and_takes_what_its_operation_does(each_case: EachCase) -> None:
+    app = create_app()
+    assert isinstance(app, FastAPI)
+    routes = {
+        each["operationId"]: each
+        for methods in app.openapi()["paths"].values()
+        for each in methods.values()
+    }
+
+    def check(name: str) -> None:
+        operation = OPERATIONS[name]
+        route = routes[str(operation.http.route)]
+        summary = (operation.function.__doc__ or "").partition("\n")[0].replace("``", "`")
+        assert route["description"].startswith(summary)
+        taken = {each["name"] for each in route.get("parameters", ()) if each["in"] == "query"}
+        assert taken == _sent(operation)
+
+    derived = sorted(name for name in OPERATIONS if OPERATIONS[name].http.route)
+    assert len(derived) > 10
+    each_case(cases_of(derived), check)

@@ -214,6 +214,12 @@ def test_a_body_that_is_not_as_described_is_told_where(
     assert told in problem["detail"] and problem["faults"]
 
 
+def test_a_derived_route_refuses_a_query_that_it_does_not_know(http: httpx2.Client) -> None:
+    problem = a_problem(http.get("/dead-letters", params={"limt": 3}), 422, "invalid-request")
+    assert "limt" in problem["detail"] and "limit" in problem["detail"]
+    a_problem(http.get("/dead-letters", params={"limit": 0}), 422, "invalid-request")
+
+
 @pytest.mark.slow
 def test_a_filter_that_is_mistyped_lists_nothing(http: httpx2.Client) -> None:
     assert (

@@ -119,9 +119,14 @@ def decoder(function: Callable[..., R]) -> Callable[[Any], R]:
     Raises:
         TypeError: Values of this type cannot be made from JSON data.
     """
+    return _decoder(result_type(function))
+
+
+def result_type(function: Callable[..., Any]) -> Any:
+    """Return the type of the result of ``function``, as an object."""
     result = SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
     # Modules of operations import these types for checkers only, so that commands start fast.
-    return _decoder(get_type_hints(result, function.__globals__, RESULTS)["return"])
+    return get_type_hints(result, function.__globals__, RESULTS)["return"]
 
 
 def _decoder(kind: Any) -> Callable[[Any], Any]:

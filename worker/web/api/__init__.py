@@ -18,6 +18,7 @@ from perdure.worker.client.connection import session_of
 from perdure.worker.features import features
 from perdure.worker.web.api import bulk, conversation, files, fleet, runs, threads
 from perdure.worker.web.api.chats import chat_router
+from perdure.worker.web.api.derived import derived_routers
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.hooks import hook_router
 from perdure.worker.web.api.responses import Ready, Up
@@ -71,6 +72,7 @@ ROUTERS = (
     fleet.inbox_router,
     fleet.flows_router,
     fleet.router,
+    *derived_routers(),
     *(router for feature in features() for router in feature.routes()),
     event_router,
     chat_router,

@@ -1,7 +1,4 @@
-"""Routes of workers, queues, flows, the inbox, stuck runs, dead letters and the doctor.
-
-``GET /metrics`` for Prometheus is here too.
-"""
+"""Routes of flows, the inbox, stuck runs and the metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from perdure.flows.core.names import suggest
-from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
+from perdure.worker.domain.fleet import FlowInfo, FlowPause
 from perdure.worker.domain.interrupt import Inbox
-from perdure.worker.domain.verdict import Finding, Verdict
+from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import InboxPlace, PauseFlow
 from perdure.worker.web.api.responses import (
@@ -25,25 +22,6 @@ from perdure.worker.web.json_body import Json
 from perdure.worker.web.problems import ProblemRoute
 
 router = resource_router("fleet")
-
-
-@router.get(
-    "/workers", operation_id="list_workers", response_model=list[WorkerStatus], responses=problems()
-)
-def list_workers(runs: Runs) -> Response:
-    """List the workers that registered recently."""
-    return Json(runs.workers())
-
-
-@router.get(
-    "/queues", operation_id="list_queues", response_model=list[QueueInfo], responses=problems()
-)
-def list_queues(runs: Runs) -> Response:
-    """List the broker's queues of rounds, each with its length.
-
-    `oldest` is the time for which the run of the next message has waited.
-    """
-    return Json([queue.to_dict() for queue in runs.queues()])
 
 
 @router.get(
@@ -61,40 +39,9 @@ def list_stuck(runs: Runs, limit: MostItems = 50) -> Response:
     return Json([verdict.to_dict() for verdict in runs.stuck(limit)])
 
 
-@router.get(
-    "/dead-letters",
-    operation_id="list_dead_letters",
-    response_model=list[DeadLetter],
-    responses=problems("invalid-request"),
-)
-def list_dead_letters(runs: Runs, limit: MostItems = 20) -> Response:
-    """List the newest messages that workers refused because they are not messages of rounds."""
-    return Json(runs.dead_letters(limit))
-
-
-@router.get("/doctor", operation_id="examine", response_model=list[Finding], responses=problems())
-def examine(runs: Runs) -> Response:
-    """List the findings that break or endanger the guarantees, each with its remedy.
-
-    The doctor checks the state server and this process.
-    """
-    return Json([finding.to_dict() for finding in runs.doctor()])
-
-
 flows_router = resource_router("flows")
 
 Name = Annotated[str, Path(description="The flow's name.", examples=["countdown"])]
-
-
-@flows_router.get(
-    "/flows", operation_id="list_flows", response_model=dict[str, FlowInfo], responses=problems()
-)
-def list_flows(runs: Runs) -> Response:
-    """List the flows that this server or a live worker knows.
-
-    Each has the schemas of its inputs and answers.
-    """
-    return Json(runs.flows())
 
 
 @flows_router.get(

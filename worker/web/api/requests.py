@@ -20,7 +20,7 @@ from perdure.worker.domain.query_line import MOST_CHARACTERS
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.ids import RUN_ID
-from perdure.worker.operations.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
+from perdure.worker.operations.validation import KEPT, MOST_KEPT, NONCE
 from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE
 
 
@@ -360,13 +360,6 @@ class Place(Known):
     """The cursor that the previous page returned."""
 
 
-class AskedStep(Known):
-    """A step of a run."""
-
-    step: Annotated[int, Field(ge=0)]
-    """The number of the step."""
-
-
 class InboxPlace(Place):
     """A page of the inbox."""
 
@@ -414,12 +407,3 @@ class Deletion(Known):
 
     tree: bool = False
     """The runs below it too. If one of them is live, none is deleted."""
-
-
-class TreeSize(Known):
-    """How much of a tree to list."""
-
-    depth: Annotated[int, Field(ge=1, le=MOST_GENERATIONS)] = 3
-    """The number of generations below the run."""
-    width: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)] = 10
-    """How many children of a run are listed of each flow and status. The others are counted."""

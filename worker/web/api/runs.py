@@ -1,6 +1,7 @@
-"""Routes of single runs: submit, list, read, stop, resume, retry, fork, signal and delete.
+"""Routes of single runs: submit, list, stop, resume, retry, fork, signal and delete.
 
-Routes of artifacts, child runs and groups of errors are here too.
+Routes of groups of errors and of the text of an artifact are here too. Those that read one run are
+derived (``derived.py``).
 """
 
 from __future__ import annotations
@@ -12,31 +13,24 @@ from fastapi.responses import PlainTextResponse
 
 from perdure.flows.core.files import file_from
 from perdure.worker.domain.error_groups import ErrorGroups
-from perdure.worker.domain.prompt import PromptOfRound
-from perdure.worker.domain.run import Page, Run
-from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.domain.run import Run
 from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopReceipt
-from perdure.worker.domain.transcript import Transcript
-from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.operations import validation
 from perdure.worker.web.api.requests import (
-    AskedStep,
     Deletion,
     ErrorListing,
     ForkOne,
     Keep,
     Limits,
     Listing,
-    Place,
     Resume,
     RetryOne,
     Signal,
     Stop,
     Submit,
     Topic,
-    TreeSize,
 )
 from perdure.worker.web.api.responses import RunPage
 from perdure.worker.web.api.routes import (
@@ -144,17 +138,6 @@ def list_errors(listing: Annotated[ErrorListing, Query()], runs: Runs) -> Respon
     return Json(groups.to_dict())
 
 
-@router.get(
-    "/runs/{run_id}",
-    operation_id="get_run",
-    response_model=Run,
-    responses=problems("run-not-found", "damaged-run"),
-)
-def get_run(run_id: RunId, runs: Runs) -> Response:
-    """Return the current state of a run."""
-    return Json(runs.get(run_id).to_dict())
-
-
 @router.delete(
     "/runs/{run_id}",
     operation_id="delete_run",
@@ -173,44 +156,6 @@ def delete_run(run_id: RunId, deletion: Annotated[Deletion, Query()], runs: Runs
     """Delete a run that has ended, or that is too damaged to continue."""
     runs.delete(run_id, deletion.tree)
     return Response(status_code=204)
-
-
-@router.get(
-    "/runs/{run_id}/why",
-    operation_id="why",
-    response_model=Verdict,
-    responses=problems("run-not-found", "damaged-run"),
-)
-def why(run_id: RunId, runs: Runs) -> Response:
-    """Return why the run is in its current state: a code, a sentence, and since when."""
-    return Json(runs.why(run_id).to_dict())
-
-
-@router.get(
-    "/runs/{run_id}/transcript",
-    operation_id="get_transcript",
-    response_model=Transcript,
-    responses=problems("run-not-found", "damaged-run"),
-)
-def get_transcript(run_id: RunId, runs: Runs) -> Response:
-    """Return the whole run: its inputs, history and events."""
-    return Json(runs.transcript(run_id))
-
-
-@router.get(
-    "/runs/{run_id}/prompt",
-    operation_id="get_prompt",
-    response_model=PromptOfRound,
-    responses=problems(
-        "invalid-request", "invalid-input", "run-not-found", "unknown-flow", "damaged-run"
-    ),
-)
-def get_prompt(run_id: RunId, asked: Annotated[AskedStep, Query()], runs: Runs) -> Response:
-    """Return what a round sent to its model, or what the next round would send.
-
-    This server builds the prompt again from the stored run, so it needs the code of the flow.
-    """
-    return Json(runs.prompt(run_id, asked.step))
 
 
 STATE_PROBLEMS = ("run-not-found", "invalid-transition", "stale", "damaged-run")
@@ -369,48 +314,7 @@ def signal_topic(
     return Json(receipt.to_dict(), 202)
 
 
-@router.get(
-    "/runs/{run_id}/children",
-    operation_id="list_children",
-    response_model=Page,
-    responses=problems("run-not-found", "invalid-input", "damaged-run"),
-)
-def list_children(run_id: RunId, place: Annotated[Place, Query()], runs: Runs) -> Response:
-    """List the child runs that a run has started, in the order of their start.
-
-    Children that have been deleted, or have expired, are left out.
-    """
-    return Json(runs.children(run_id, place.limit, place.cursor).to_dict())
-
-
-@router.get(
-    "/runs/{run_id}/tree",
-    operation_id="get_tree",
-    response_model=RunTree,
-    responses=problems("run-not-found", "invalid-input", "damaged-run"),
-)
-def get_tree(run_id: RunId, size: Annotated[TreeSize, Query()], runs: Runs) -> Response:
-    """Return a run with the runs below it.
-
-    Of the children with the same flow and status, only the first `width` are listed. The others are
-    counted.
-    """
-    return Json(runs.tree(run_id, size.depth, size.width).to_dict())
-
-
 Name = Annotated[str, Path(description="The artifact's name.", examples=["4-run_tests"])]
-
-
-@router.get(
-    "/runs/{run_id}/artifacts",
-    operation_id="list_artifacts",
-    response_model=dict[str, int],
-    response_description="Sizes in bytes, by name.",
-    responses=problems("run-not-found", "damaged-run"),
-)
-def list_artifacts(run_id: RunId, runs: Runs) -> Response:
-    """List the names of the run's artifacts, each with its size in bytes."""
-    return Json(runs.artifacts(run_id))
 
 
 @router.get(
