@@ -29,7 +29,7 @@ demo: .venv/.runtime ## three agents review a real repository, while their worke
 up: .venv/.runtime ## a server, a worker and the dashboard, until Ctrl-C
 	@$(BIN)/perdure up
 
-# SHARE=K/N: every test, and of slow tests with many cases only each Nth from the Kth on.
+# SHARE=K/N: every quick test, and a share of the slow ones, which rotates with K.
 # TOUCHED=COMMIT: more cases of tests of what changed since (tests/support/shares.py).
 test: .venv/.dev ## the quick suite: all that runs in one process, and each process once
 	@$(PYTEST) $(if $(SHARE),--durations 10 --share $(SHARE) \
@@ -44,7 +44,7 @@ test-core: .venv/.dev ## pure code, the store and its scripts, in seconds
 test-all: .venv/.javascript ## every test, including the slow ones
 	@$(PYTEST) --numprocesses 3 --durations 40 --durations-min 10
 
-test-slow: .venv/.javascript ## only the slow tests (SHARE=1/4: a quarter of the cases of those that have many)
+test-slow: .venv/.javascript ## only the slow tests (SHARE=1/4: a share of them)
 	@$(PYTEST) --numprocesses 3 -m slow --durations 40 --durations-min 10 \
 	  $(if $(SHARE),--share $(SHARE))
 

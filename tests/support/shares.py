@@ -2,10 +2,12 @@
 
 A table of two hundred cases is one rule, and playing it whole would take longer than CI has time
 for. With ``--share`` alone, each Nth case from the Kth on is played, so that N commits in turn play
-all. Tests that are marked as long are the cases of one table, of which twice as many are played.
+all. Tests that are marked as long are the cases of one table, of which twice as many are played. So
+are slow tests of few cases, of which each second is played.
 With ``--touched``, tests of code that changed since the commit play four times as many cases, and
 all others half as many. If the change touches more than a third of the slow test files, it says
-nothing about which cases matter, and each test plays its plain share. ``make test-all`` plays all.
+nothing about which cases matter, and each test plays its plain share. Tests of what users and
+programs see (``ALWAYS``) are always played. ``make test-all`` plays all.
 
 Files with long and slow tests begin first, so that no process is left alone with one at the end.
 """
@@ -22,8 +24,12 @@ import pytest
 from tests.support.module_imports import Imports
 
 ROOT = Path(__file__).parents[2]
-#: A slow test with this number of cases or fewer is played whole.
+#: Slow tests with this number of cases or fewer are together one table.
 FEW = 2
+#: Of that table, each case of this number is played.
+EACH_OF_FEW = 2
+#: Folders whose slow tests are all played.
+ALWAYS = ("tests/golden/", "tests/e2e/golden/", "tests/fundamentals/")
 #: How many times as many of the long tests are played.
 LONG = 2
 #: Cases of a touched test, as a multiple of its share.
@@ -79,6 +85,8 @@ def not_in_share(
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     long: list[pytest.Item] = []
     for item in items:
+        if item.nodeid.startswith(ALWAYS):
+            continue
         if item.get_closest_marker("long") is not None:
             long.append(item)
         elif item.get_closest_marker("slow") is not None:
@@ -86,7 +94,9 @@ def not_in_share(
     files = {file_of(item) for item in long} | {file_of(group[0]) for group in cases.values()}
     touched = touched_files(files, changed_files(commit)) if commit else None
     tables = [(each, group) for group in cases.values() if len(group) > FEW]
-    tables.append((max(1, each // LONG), sorted(long, key=lambda item: item.nodeid)))
+    few = [item for group in cases.values() if len(group) <= FEW for item in group]
+    for each_of_all, tests in ((each // LONG, long), (min(each, EACH_OF_FEW), few)):
+        tables.append((max(1, each_of_all), sorted(tests, key=lambda item: item.nodeid)))
     return {
         item
         for each_of_table, table in tables

@@ -36,9 +36,8 @@ def left(share: str | None, cases: Sequence[Case]) -> list[str]:
 
 MANY = [Case(f"a.py::test[{number}]") for number in range(2 * FEW + 1)]
 OTHERS = [
-    *(Case(f"a.py::test_of_few[{number}]") for number in range(FEW)),
     *(Case(f"a.py::test_that_is_quick[{number}]", False) for number in range(4 * FEW)),
-    Case("a.py::test_alone"),
+    Case("tests/e2e/golden/test_imports.py::test_alone"),
 ]
 
 
@@ -49,10 +48,18 @@ def test_halves_are_all_and_nothing_is_in_both() -> None:
     assert set(left(None, MANY)) == first | second
 
 
-def test_only_slow_tests_with_many_cases_are_shared() -> None:
+def test_quick_tests_and_those_of_what_users_see_are_always_played() -> None:
     others = {case.nodeid for case in OTHERS}
     for share in ("0/2", "1/2"):
         assert others <= set(left(share, [*MANY, *OTHERS]))
+
+
+def test_each_second_slow_test_of_few_cases_is_played() -> None:
+    alone = [Case(f"{name}.py::test") for name in "abcdefgh"]
+    turns = [left(f"{number}/8", alone) for number in range(2)]
+    assert [len(turn) for turn in turns] == [4, 4]
+    assert {*turns[0], *turns[1]} == {case.nodeid for case in alone}
+    assert left("0/1", alone) == [case.nodeid for case in alone]
 
 
 def test_long_tests_are_one_table_of_which_twice_as_many_are_played() -> None:
