@@ -7,6 +7,7 @@ settings.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 from perdure.flows.core.durations import duration
@@ -45,6 +46,7 @@ def failure(
     jitter: float,
     retry: Retry | None = None,
     bounds: Retry | None = None,
+    hide: Callable[[str], str] = str,
 ) -> Settlement:
     """Return the settlement of a failed round.
 
@@ -57,8 +59,9 @@ def failure(
         jitter: Random number in [0, 1).
         retry: The flow's policy for this round, or None. The settings supply its missing parts.
         bounds: The submission's policy, which can only tighten that of the flow. None: no bounds.
+        hide: Removes secrets from a text.
     """
-    error_text = _text_of(record, error)
+    error_text = hide(_text_of(record, error))
     busy = isinstance(error, RetryableError) and not error.counts
     policy = _policy(retry, settings, busy).tightened(bounds)
     options: dict[str, str | int] = {
@@ -100,15 +103,22 @@ def failure(
 
 
 def wait_for_code(
-    record: Record, error: CodeDoesNotFit, settings: Settings, jitter: float
+    record: Record,
+    error: CodeDoesNotFit,
+    settings: Settings,
+    jitter: float,
+    hide: Callable[[str], str] = str,
 ) -> Settlement:
     """Return the settlement of a round whose run does not fit this worker's code.
 
     The round is tried again after a wait, and no attempt is counted. If no worker's code fits
-    within the setting ``misfit_seconds``, the run ends errored. ``jitter`` is a random number in
-    [0, 1).
+    within the setting ``misfit_seconds``, the run ends errored.
+
+    Args:
+        jitter: Random number in [0, 1).
+        hide: Removes secrets from a text.
     """
-    error_text = _text_of(record, error)
+    error_text = hide(_text_of(record, error))
     first, longest = BUSY_WAITS
     wait = backoff(_waits(record, MISFIT) + 1, first, longest, jitter)
     patience = settings.misfit_seconds

@@ -35,7 +35,14 @@ from perdure.worker.domain.record import (
     version_of,
 )
 from perdure.worker.domain.round_sizes import check_sizes
-from perdure.worker.domain.settlement import LONGEST, Kind, NextMessage, Settlement, milliseconds
+from perdure.worker.domain.settlement import (
+    LONGEST,
+    Beside,
+    Kind,
+    NextMessage,
+    Settlement,
+    milliseconds,
+)
 from perdure.worker.domain.turn_texts import pack_turn
 from perdure.worker.domain.value_log import changes_of
 
@@ -117,22 +124,20 @@ def _is_unfinished(end: End) -> bool:
 HEEDED = f"{SAY} {ASK}"
 
 
-def with_accounts(
-    record: Record, settlement: Settlement, accounts: Mapping[str, str]
-) -> Settlement:
-    """Return the settlement with ``accounts`` and a new digest.
+def completed(record: Record, settlement: Settlement, beside: Beside) -> Settlement:
+    """Return the settlement with all that its commit writes beside it.
 
-    ``accounts`` are hash fields: those of the budget account, and the round's intents. The
-    settlement's ``otherwise`` gets them too. The settlement is returned unchanged if ``accounts``
-    is empty, or if it quarantines a damaged run.
+    If it has an alternative settlement (``otherwise``), that one gets it too.
     """
-    if not accounts or settlement.kind == "damaged":
-        return settlement
-    fields = {**settlement.fields, **accounts}
+    fields = settlement.fields
+    if beside.accounts:
+        fields = {**fields, **beside.accounts}
+        fields |= _sealed(record, content_of(fields), settlement.renews)
     other = settlement.otherwise
     return settlement._replace(
-        fields={**fields, **_sealed(record, content_of(fields), settlement.renews)},
-        otherwise=None if other is None else with_accounts(record, other, accounts),
+        fields={**fields, **beside.fields},
+        options={**settlement.options, **beside.options},
+        otherwise=None if other is None else completed(record, other, beside),
     )
 
 

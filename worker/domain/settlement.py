@@ -1,12 +1,13 @@
 """Settlements: the writes of a round's commit.
 
 The module ``settle`` makes a settlement from the outcome of a node, ``settled_waits`` for a node
-that waits, and ``failed_attempt`` for a round that failed.
+that waits, and ``failed_attempt`` for a round that failed. ``Beside`` is written with each kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -46,7 +47,6 @@ class Settlement(NamedTuple):
             fail.
         otherwise: The settlement to commit if the script does not end the run, because the run has
             unread signals. None if the run ends in any case.
-        raised: The exception that the round failed with, for the log. None if it did not fail.
     """
 
     kind: Kind
@@ -57,7 +57,6 @@ class Settlement(NamedTuple):
     options: Mapping[str, str | int] = EMPTY
     cause: str = ""
     otherwise: Settlement | None = None
-    raised: BaseException | None = None
 
     @property
     def is_done(self) -> bool:
@@ -73,55 +72,38 @@ class Settlement(NamedTuple):
 GIVE_BACK = Settlement("give_back")
 
 
-def taking(
-    settlement: Settlement, used: Mapping[str, int], joined: Sequence[str] = ()
-) -> Settlement:
-    """Return the settlement with the round's used signals and groups.
+@dataclass(slots=True)
+class Beside:
+    """What the commit of a round writes beside the settlement.
 
-    The commit removes these signals from the run's mailbox, and deletes these groups. If the round
-    is not done, the settlement is returned unchanged.
+    The parts of the engine add to it while the round is played. ``settle.completed`` adds it to the
+    settlement once.
 
-    Args:
-        used: By name of the signal, the number of the newest signal that the round used.
-        joined: Names of the groups of children from which the round received results.
+    Attributes:
+        accounts: Fields of the run's hash that the run's digest covers: those of the budget
+            account, and the round's intents.
+        fields: Fields of the run's hash that the digest does not cover.
+        options: Arguments of commit_round.lua.
+        raised: The exception that the round failed with, for the log. None if it did not fail.
     """
-    if not settlement.is_done:
-        return settlement
-    lines = "\n".join(f"{name} {number}" for name, number in used.items())
-    also = {"joined": "\n".join(joined)} if joined else {}
-    return with_options(settlement, {"take": lines, **also})
 
+    accounts: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str | int] = field(default_factory=dict)
+    raised: BaseException | None = None
 
-def with_options(
-    settlement: Settlement, options: Mapping[str, str | int], fields: Mapping[str, str] = EMPTY
-) -> Settlement:
-    """Return the settlement with further options and fields.
+    def take(self, used: Mapping[str, int], joined: Sequence[str] = ()) -> None:
+        """Remove signals and groups that the round used.
 
-    If it has an alternative settlement (``otherwise``), that one gets them too.
+        The commit removes these signals from the run's mailbox, and deletes these groups.
 
-    Args:
-        options: Arguments of commit_round.lua to add.
-        fields: Fields of the run's hash to add. The run's digest must not cover them, because it is
-            not computed again.
-    """
-    other = settlement.otherwise
-    return settlement._replace(
-        options={**settlement.options, **options},
-        fields={**settlement.fields, **fields},
-        otherwise=None if other is None else with_options(other, options, fields),
-    )
-
-
-def charging(settlement: Settlement, charge: str) -> Settlement:
-    """Return the settlement with the amounts to charge to the runs above.
-
-    Args:
-        charge: The result of ``BudgetAccount.charge``. If it is empty, or the settlement
-            quarantines a damaged run, the settlement is returned unchanged.
-    """
-    if not charge or settlement.kind == "damaged":
-        return settlement
-    return settlement._replace(options={**settlement.options, "charge": charge})
+        Args:
+            used: By name of the signal, the number of the newest signal that the round used.
+            joined: Names of the groups of children from which the round received results.
+        """
+        self.options["take"] = "\n".join(f"{name} {number}" for name, number in used.items())
+        if joined:
+            self.options["joined"] = "\n".join(joined)
 
 
 def milliseconds(seconds: float) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import TypeVar
 
 from perdure.worker.domain.record import Record
@@ -55,7 +54,6 @@ class Committer:
         settlement: Settlement,
         took: int,
         fast: FastPath = NO_FAST_PATH,
-        beside: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
         """Commit a round, and publish the message that follows.
 
@@ -63,10 +61,9 @@ class Committer:
         an outbox, the commit script itself pushes the message of the next round.
 
         Args:
-            settlement: The result of the round.
+            settlement: The result of the round, with all that is written beside it.
             took: Duration of the round in ms.
             fast: The round's fast path. It commits the round if it can.
-            beside: Further fields of the run's hash to write.
 
         Returns:
             The result of the commit: ``continued``, ``completed``, ... If the script did not commit
@@ -78,9 +75,9 @@ class Committer:
         """
         record = round_.record
         message = self._next_message(round_, settlement, fast)
-        fields = {**settlement.fields, **beside}
+        fields = settlement.fields
         if message is not None:
-            fields |= {"task": message.task, "queue": message.queue}
+            fields = {**fields, "task": message.task, "queue": message.queue}
         if settlement.kind == "next" and not settlement.renews:
             # Unchanged fields are left out. With other kinds they may have to be written again,
             # after something removed them.
@@ -89,7 +86,7 @@ class Committer:
             }
         commit = RoundCommit(record, round_.claim, settlement, fields, took, message)
         result = fast.commit(commit) or self.write(commit)
-        self._follow_up(commit, result)
+        self._follow_up(commit, result, round_.beside.raised)
         return result.outcome
 
     def write(self, commit: RoundCommit, fetch: PrefetchRequest | None = None) -> CommitResult:
@@ -181,18 +178,20 @@ class Committer:
             fast.sender(),
         )
 
-    def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:
+    def _follow_up(
+        self, commit: RoundCommit, result: CommitResult, raised: BaseException | None
+    ) -> None:
         """Do what follows from a commit, or log why the script did not commit.
 
         Start or stop children, publish the callback of an ended run, or publish the message of the
-        next round. An errored run is logged.
+        next round. An errored run is logged, with the exception ``raised`` of its last round.
         """
         record = commit.record
         if result.follow_ups:
             self._follow_ups.do(result.follow_ups)
         if result.word == "ok":
             if result.detail == "errored":
-                _log_errored(record, commit.settlement)
+                _log_errored(record, commit.settlement, raised)
             if result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
                 self._callbacks.make(record.id, record.epoch)
             elif result.message is not None and result.detail in ("continued", "queued"):
@@ -229,7 +228,7 @@ class Committer:
         return max(began, leaves) + DRAIN_PATIENCE if is_result else began
 
 
-def _log_errored(record: Record, settlement: Settlement) -> None:
+def _log_errored(record: Record, settlement: Settlement, raised: BaseException | None) -> None:
     """Log the end of an errored run, with the exception that its last round failed with.
 
     Error trackers read this line.
@@ -242,7 +241,7 @@ def _log_errored(record: Record, settlement: Settlement) -> None:
         record.id,
         flow,
         settlement.options.get("error", ""),
-        error=settlement.raised,
+        error=raised,
         extra={
             "run_id": record.id,
             "flow": flow,

@@ -17,20 +17,20 @@ from perdure.flows.core.names import Role
 from perdure.flows.core.outcomes import with_artifacts
 from perdure.flows.rounds.context import RoundContext, altered
 from perdure.flows.rounds.flow import Flow
-from perdure.flows.rounds.waits import Mailbox, Parked
+from perdure.flows.rounds.waits import Parked
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.pauses import too_late
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, BUILD, ENDING, Record
-from perdure.worker.domain.settle import end_of, settle, with_accounts
+from perdure.worker.domain.settle import end_of, settle
 from perdure.worker.domain.settled_waits import hold_up, park
-from perdure.worker.domain.settlement import GIVE_BACK, Settlement, charging, taking, with_options
+from perdure.worker.domain.settlement import GIVE_BACK, Settlement
 from perdure.worker.engine.admission import Admission, gone
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.heartbeat import Heartbeat
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.round import Round
 from perdure.worker.engine.round_context import account_of
-from perdure.worker.engine.round_failures import RoundFailures, with_error
+from perdure.worker.engine.round_failures import RoundFailures
 from perdure.worker.engine.round_stats import RoundStats
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
@@ -81,10 +81,10 @@ class NodeRunner:
         try:
             self._admission.load(round_)
         except DamagedRun as error:
-            return with_error(quarantine(error), error)
+            return _quarantined(round_, error)
         except InvalidInput as error:
-            fatal = failure(round_.record, FatalError(str(error)), self._settings, 0.0)
-            return with_error(fatal, error)
+            round_.beside.raised = error
+            return failure(round_.record, FatalError(str(error)), self._settings, 0.0)
         flow, node, nodes = round_.flow, round_.context.node, round_.flow.nodes
         if ENDING in round_.record.fields:
             round_.nodes = nodes
@@ -123,7 +123,7 @@ class NodeRunner:
             role: The role of the node, as ``BudgetAccount.exhausted`` expects it.
             begin: Whether the node may run. If not, the round is released.
         """
-        record, claim, context = round_.record, round_.claim, round_.context
+        record, claim, beside, context = round_.record, round_.claim, round_.beside, round_.context
         account = account_of(record, claim, context.journal, round_.above)
         shortage = None
         if record.budgets or round_.above:
@@ -151,10 +151,12 @@ class NodeRunner:
             # unless an intent of an earlier attempt exists.
             unbegun = not begin or settlement.kind == "park"
             if context.journal.is_harmless or (unbegun and not context.journal.text):
-                settlement = settlement._replace(options={**settlement.options, "harmless": 1})
-        if not accounts:
-            return settlement
-        return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
+                beside.options["harmless"] = 1
+        if settlement.kind != "damaged":
+            beside.accounts |= accounts
+            if charge := account.charge(accounts):
+                beside.options["charge"] = charge
+        return settlement
 
     def _play(self, round_: Round, recorded: Mapping[str, float]) -> Settlement:
         """Run a node, and return the settlement of its outcome.
@@ -191,10 +193,9 @@ class NodeRunner:
                 self._settings,
                 told,
             )
-            mailbox = context.mailbox
-            if mailbox.used or mailbox.joined or "wait" in record.fields:
-                settlement = taking(settlement, mailbox.used, mailbox.joined)
-            return _with_mailbox(record, settlement, mailbox, self._settings)
+            if settlement.is_done:
+                _use_mailbox(round_, self._settings)
+            return settlement
         except Parked as parked:
             name = parked.wait.name
             over = context.journal.packed(f"~{name}", canonical(parked.wait.about))
@@ -204,26 +205,27 @@ class NodeRunner:
             if ends_process(error):
                 raise  # a loss, not a failure of the round
             if isinstance(lease.broken, DamagedRun):
-                return with_error(quarantine(lease.broken), lease.broken)
+                return _quarantined(round_, lease.broken)
             if isinstance(error, DamagedRun) and not is_playing:
-                return with_error(quarantine(error), error)
+                return _quarantined(round_, error)
             # The node may have read another run, which is damaged. That is a failure like others.
             return self._failures.settlement(round_, error)
 
 
-def _with_mailbox(
-    record: Record, settlement: Settlement, mailbox: Mailbox, settings: Settings
-) -> Settlement:
-    """Return the settlement, extended by the round's replies to signals.
+def _quarantined(round_: Round, damage: DamagedRun) -> Settlement:
+    round_.beside.raised = damage
+    return quarantine(damage)
 
-    If the round has read all messages, that is added, too. A settlement of a round that is not done
-    is returned unchanged.
+
+def _use_mailbox(round_: Round, settings: Settings) -> None:
+    """Remove the signals that a round has used, and send its replies, with its commit.
+
+    If the round has read all messages, the commit says so.
 
     Raises:
         UnstorableValue: The replies are too long.
     """
-    if not settlement.is_done:
-        return settlement
+    record, mailbox, beside = round_.record, round_.context.mailbox, round_.beside
     if mailbox.replies:
         lines = [f"{name} {number} {text}" for (name, number), text in mailbox.replies.items()]
         size = sum(len(line.encode()) for line in lines)
@@ -232,10 +234,11 @@ def _with_mailbox(
                 f"step {record.step}: the replies to signals take {size} bytes; the limit is "
                 f"{settings.max_addition_bytes} (max_addition_bytes). Reply with a reference"
             )
-        settlement = with_options(settlement, {"replies": "\n".join(lines)})
+        beside.options["replies"] = "\n".join(lines)
+    if mailbox.used or mailbox.joined or "wait" in record.fields:
+        beside.take(mailbox.used, mailbox.joined)
     if isinstance(mailbox, StoreMailbox) and mailbox.has_heard:
-        return with_options(settlement, {}, {ALL_HEARD: record.fields[ARRIVED]})
-    return settlement
+        beside.fields[ALL_HEARD] = record.fields[ARRIVED]
 
 
 def _artifacts_of(context: RoundContext) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from perdure.worker.domain.record import Record
+from perdure.worker.domain.settlement import Beside
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.store import Claim
 
@@ -32,6 +33,7 @@ class Round:
         flow, context: The flow, and the context of its node. ``Admission.load`` sets both.
         above: The budgets of runs above this run that limit it, too.
         nodes: The nodes of the flow with their roles. Empty if the flow lacks the round's node.
+        beside: What the commit writes beside the settlement.
     """
 
     record: Record
@@ -41,3 +43,4 @@ class Round:
     context: RoundContext = field(init=False)
     above: tuple[BudgetAbove, ...] = ()
     nodes: Mapping[str, Role] = field(default_factory=lambda: NO_NODES)
+    beside: Beside = field(default_factory=Beside)

@@ -24,7 +24,7 @@ from perdure.flows.core.summaries import ended
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.failed_attempt import failure, is_of_this_code, wait_for_code
 from perdure.worker.domain.record import Record
-from perdure.worker.domain.settlement import GIVE_BACK, Settlement, with_options
+from perdure.worker.domain.settlement import GIVE_BACK, Settlement
 from perdure.worker.engine.round import Round
 from perdure.worker.engine.traceback_text import traceback_of, without_secrets
 from perdure.worker.logs import log_safely
@@ -92,16 +92,15 @@ class RoundFailures:
                 f"RoundStopped was raised, but no stop was requested: {text_of(error)}"
             )
         elif isinstance(error, CodeDoesNotFit) and self._waits_for_code(record, flow, error):
-            waiting = self._without_secrets(
-                wait_for_code(record, error, self._settings, random.random())
-            )
+            round_.beside.raised = error
+            waiting = wait_for_code(record, error, self._settings, random.random(), self._hide)
             log_safely(
                 logger,
                 logging.WARNING,
                 "%s The run waits for a worker whose code fits",
                 ended(str(waiting.options["error"])),
             )
-            return with_error(waiting, error)
+            return waiting
         elif isinstance(error, RetryableError) and not error.counts:
             log_safely(
                 logger, logging.INFO, "%s: waits for its provider: %s", where, text_of(error)
@@ -123,13 +122,15 @@ class RoundFailures:
                 error=broken,
             )
             retry = bounds = None
-        settlement = failure(record, error, self._settings, random.random(), retry, bounds)
-        settlement = self._without_secrets(settlement)
+        settlement = failure(
+            record, error, self._settings, random.random(), retry, bounds, self._hide
+        )
         if "uncounted" not in settlement.options and (
             raised := traceback_of(cause, self._settings)
         ):
-            settlement = with_options(settlement, {"traceback": raised})
-        return with_error(settlement, error)
+            round_.beside.options["traceback"] = raised
+        round_.beside.raised = error
+        return settlement
 
     def _waits_for_code(self, record: Record, flow: Flow, error: CodeDoesNotFit) -> bool:
         """Return whether a run waits for a worker whose code fits the run.
@@ -140,16 +141,5 @@ class RoundFailures:
         build = self._builds.get(record.fields["flow"], "")
         return flow.on_misfit == "wait" and not is_of_this_code(record, error, build)
 
-    def _without_secrets(self, settlement: Settlement) -> Settlement:
-        """Return a settlement whose error texts do not contain secrets."""
-        texts = {
-            name: without_secrets(str(text), self._settings)
-            for name, text in settlement.options.items()
-            if name in ("error", "spent")
-        }
-        return with_options(settlement, texts)
-
-
-def with_error(settlement: Settlement, error: BaseException) -> Settlement:
-    """Return a settlement with the exception that the round failed with, for the log."""
-    return settlement._replace(raised=error)
+    def _hide(self, text: str) -> str:
+        return without_secrets(text, self._settings)

@@ -12,6 +12,7 @@ from perdure.flows.rounds import registry
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.failed_attempt import CODE
 from perdure.worker.domain.record import BUILD, SCHEMA, Record
+from perdure.worker.domain.settle import completed
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.drain import Drain
@@ -133,11 +134,13 @@ class RoundRunner:
             with round_span(self._store, claim, self._owner) as span:
                 settlement = self._nodes.run(round_, span, fast.is_wanted())
                 took = _ms(time.monotonic() - started)
-                beside = self._with_build(record, settlement, span.fields(settlement))
-                word = self.committer.commit(round_, settlement, took, fast, beside)
+                round_.beside.fields |= span.fields(settlement)
+                self._keep_build(round_, settlement)
+                settlement = completed(record, settlement, round_.beside)
+                word = self.committer.commit(round_, settlement, took, fast)
                 if word == "unread" and settlement.otherwise is not None:
                     settlement = settlement.otherwise
-                    word = self.committer.commit(round_, settlement, took, fast, beside)
+                    word = self.committer.commit(round_, settlement, took, fast)
                 span.outcome(word)
             self._count(round_, word, took)
             if word == "waiting" and settlement.options.get("reason") == CODE:
@@ -146,20 +149,12 @@ class RoundRunner:
         finally:
             self._heartbeat.release(lease)
 
-    def _with_build(
-        self, record: Record, settlement: Settlement, fields: Mapping[str, str]
-    ) -> Mapping[str, str]:
-        """Return the fields to write with the round's commit.
-
-        This worker's build of the flow is added if the run goes on after the commit.
-
-        Args:
-            fields: The other fields.
-        """
-        build = self._builds.get(record.fields["flow"])
-        if not build or record.fields.get(BUILD) == build or settlement.kind not in KEEPS_BUILD:
-            return fields
-        return {**fields, BUILD: build}
+    def _keep_build(self, round_: Round, settlement: Settlement) -> None:
+        """Write this worker's build of the flow with the commit, if the run goes on after it."""
+        fields = round_.record.fields
+        build = self._builds.get(fields["flow"])
+        if build and fields.get(BUILD) != build and settlement.kind in KEEPS_BUILD:
+            round_.beside.fields[BUILD] = build
 
     def _hand_on(self, record: Record) -> str | None:
         """Move a run's message to workers with fitting code.

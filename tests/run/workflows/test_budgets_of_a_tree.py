@@ -4,7 +4,7 @@ go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -37,6 +37,8 @@ PRICE = {"tokens": 100, "money": 0.1234567}
 #: The requests that were sent; of these numbers the process is killed before the reply.
 SENT: list[str] = []
 DEADLY: set[int] = set()
+#: Is called with the id of the run in its first round.
+SAID: list[Callable[[str], object]] = []
 
 
 class TwoBuyers(Controller):
@@ -102,6 +104,30 @@ class Shopper(CircularFlow):
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
         return PRICE
+
+
+class Interrupted(Controller):
+    """Finishes at once. Somebody says something to it in its first round."""
+
+    def decide(self, context: RoundContext) -> Any:
+        context.spend(tokens=10)
+        while SAID:
+            SAID.pop()(context.run_id)
+        return Finish("done")
+
+
+@register("listener_below_the_purse")
+class Listener(ControllerExecutorFlow):
+    controller, commands = Interrupted(), ()
+
+
+@register("owner_of_the_purse")
+class Owner(CircularFlow):
+    topology = (Node("Ask", "ask"),)
+
+    def ask(self, state: Mapping[str, Any], context: RoundContext) -> dict[str, Any]:
+        [answer] = context.gather([Child("listener_below_the_purse", "g")])
+        return {"EARLY_EXIT": True, "answer": answer, "status": "finished"}
 
 
 @pytest.fixture(autouse=True)
@@ -238,6 +264,17 @@ def test_calls_whose_child_runs_have_spent_the_budget_end_and_the_controller_ask
     driver.play()
     assert client.get(run.id).answer == ["bought", "bought"]
     assert client.get(run.id).details["spent_below"]["tokens"] == 180
+
+
+def test_a_round_whose_finish_waits_for_an_unread_message_is_charged_above(
+    client: Client, driver: Driver
+) -> None:
+    SAID.append(lambda run_id: client.say(run_id, "one more thing"))
+    run = client.submit("owner_of_the_purse", "g", budgets={"tokens": 1_000})
+    play(driver)
+    [child] = client.children(run.id).runs
+    assert child.details["spent"]["tokens"] == 20, "it heard the message in a second round"
+    assert client.get(run.id).details["spent_below"]["tokens"] == 20
 
 
 def test_a_budget_of_runs_refuses_what_would_exceed_it(client: Client, driver: Driver) -> None:

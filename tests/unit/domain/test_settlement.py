@@ -14,8 +14,8 @@ from perdure.flows.core.outcomes import Advance, Command, End, Interrupt, Outcom
 from perdure.flows.rounds.flow import Role
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import Record
-from perdure.worker.domain.settle import settle, with_accounts
-from perdure.worker.domain.settlement import GIVE_BACK, NextMessage, Settlement
+from perdure.worker.domain.settle import completed, settle
+from perdure.worker.domain.settlement import GIVE_BACK, Beside, NextMessage, Settlement
 from perdure.worker.domain.turn_texts import unpack_turns
 from perdure.worker.settings import Settings
 from tests.support.cases import EachCase, cases_of
@@ -503,7 +503,7 @@ def test_what_a_renewal_writes_carries_the_digest_of_the_run_as_it_will_be(
     at = record(**{"v:old": "1", "v:_own": "2", "cycles": "4", "earlier_cycles": "3"})
     got = settled(renew, at, {"kept": True})
     if spent:
-        got = with_accounts(at, got, {"spent": '{"tokens":5}'})
+        got = completed(at, got, Beside(accounts={"spent": '{"tokens":5}'}))
     before = {name: text for name, text in at.fields.items() if not name.startswith("v:")}
     after = Record({**before, **got.fields})
     after.check()
