@@ -66,7 +66,7 @@ def dead_letters(session: Session, limit: int = 20) -> list[DeadLetter]:
 def flows(session: Session) -> dict[str, FlowInfo]:
     """Return the known flows by name.
 
-    A flow is known if this client or a live worker has it. Each flow has its description,
+    A flow is known if this process or a live worker has it. Each flow has its description,
     nodes, limits, input schema and workers.
     """
     from perdure.flows.rounds import registry  # Loads flows, which no other operation here needs.

@@ -107,7 +107,7 @@ class Shopper(CircularFlow):
 
 
 class Interrupted(Controller):
-    """Finishes at once. Somebody says something to it in its first round."""
+    """Finishes at once. A message arrives during its first round."""
 
     def decide(self, context: RoundContext) -> Any:
         context.spend(tokens=10)
