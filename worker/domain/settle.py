@@ -125,19 +125,13 @@ HEEDED = f"{SAY} {ASK}"
 
 
 def completed(record: Record, settlement: Settlement, beside: Beside) -> Settlement:
-    """Return the settlement with all that its commit writes beside it.
-
-    If it has an alternative settlement (``otherwise``), that one gets it too.
-    """
+    """Return the settlement with all that its commit writes beside it."""
     fields = settlement.fields
     if beside.accounts:
         fields = {**fields, **beside.accounts}
         fields |= _sealed(record, content_of(fields), settlement.renews)
-    other = settlement.otherwise
     return settlement._replace(
-        fields={**fields, **beside.fields},
-        options={**settlement.options, **beside.options},
-        otherwise=None if other is None else completed(record, other, beside),
+        fields={**fields, **beside.fields}, options={**settlement.options, **beside.options}
     )
 
 

@@ -134,13 +134,7 @@ class RoundRunner:
             with round_span(self._store, claim, self._owner) as span:
                 settlement = self._nodes.run(round_, span, fast.is_wanted())
                 took = _ms(time.monotonic() - started)
-                round_.beside.fields |= span.fields(settlement)
-                self._keep_build(round_, settlement)
-                settlement = completed(record, settlement, round_.beside)
-                word = self.committer.commit(round_, settlement, took, fast)
-                if word == "unread" and settlement.otherwise is not None:
-                    settlement = settlement.otherwise
-                    word = self.committer.commit(round_, settlement, took, fast)
+                word, settlement = self._commit(round_, settlement, span, took, fast)
                 span.outcome(word)
             self._count(round_, word, took)
             if word == "waiting" and settlement.options.get("reason") == CODE:
@@ -149,12 +143,27 @@ class RoundRunner:
         finally:
             self._heartbeat.release(lease)
 
-    def _keep_build(self, round_: Round, settlement: Settlement) -> None:
-        """Write this worker's build of the flow with the commit, if the run goes on after it."""
-        fields = round_.record.fields
+    def _commit(
+        self, round_: Round, settlement: Settlement, span: RoundSpan, took: int, fast: FastPath
+    ) -> tuple[str, Settlement]:
+        """Commit a settlement with all that is written beside it.
+
+        If the run goes on after the commit, it keeps this worker's build of its flow.
+
+        Returns:
+            The result of the commit, and the committed settlement: ``otherwise`` if the run has
+            unread messages.
+        """
+        fields, beside = round_.record.fields, round_.beside
+        beside.fields |= span.fields(settlement)
         build = self._builds.get(fields["flow"])
         if build and fields.get(BUILD) != build and settlement.kind in KEEPS_BUILD:
-            round_.beside.fields[BUILD] = build
+            beside.fields[BUILD] = build
+        whole = completed(round_.record, settlement, beside)
+        word = self.committer.commit(round_, whole, took, fast)
+        if word == "unread" and settlement.otherwise is not None:
+            return self._commit(round_, settlement.otherwise, span, took, fast)
+        return word, settlement
 
     def _hand_on(self, record: Record) -> str | None:
         """Move a run's message to workers with fitting code.

@@ -102,6 +102,19 @@ def test_a_finish_is_put_off_eight_times_and_then_names_what_is_unread(
     assert client.unread(run.id) == {"say": 1}
 
 
+def test_a_run_whose_finish_is_put_off_keeps_the_build_of_its_code(
+    client: Client, settings: Settings
+) -> None:
+    run = client.submit("steered", "g")
+    MEANWHILE[run.id] = lambda context: client.say(context.run_id, "more") and None
+    with driving(settings) as driver:
+        message = driver.take()
+        assert message is not None
+        driver.engine.rounds.run(*message)
+        fields = hash_of(driver.engine.store, run.id)
+        assert fields["current_node"] and fields["build"] == driver.engine.builds["steered"]
+
+
 def test_words_for_a_flow_without_a_controller_are_told_at_once_and_when_the_run_ends(
     client: Client,
     settings: Settings,
