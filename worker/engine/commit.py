@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from perdure.worker.domain.record import Record
+from perdure.worker.domain.settle import completed
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.fast_path import NO_FAST_PATH, CommitResult, FastPath, RoundCommit
@@ -61,7 +62,7 @@ class Committer:
         an outbox, the commit script itself pushes the message of the next round.
 
         Args:
-            settlement: The result of the round, with all that is written beside it.
+            settlement: The result of the round. What is written beside it is added here.
             took: Duration of the round in ms.
             fast: The round's fast path. It commits the round if it can.
 
@@ -74,6 +75,7 @@ class Committer:
             StoreUnavailable: The server was away for too long.
         """
         record = round_.record
+        settlement = completed(record, settlement, round_.beside)
         message = self._next_message(round_, settlement, fast)
         fields = settlement.fields
         if message is not None:

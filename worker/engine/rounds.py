@@ -12,7 +12,6 @@ from perdure.flows.rounds import registry
 from perdure.flows.rounds.flow import Flow
 from perdure.worker.domain.failed_attempt import CODE
 from perdure.worker.domain.record import BUILD, SCHEMA, Record
-from perdure.worker.domain.settle import completed
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.drain import Drain
@@ -146,7 +145,7 @@ class RoundRunner:
     def _commit(
         self, round_: Round, settlement: Settlement, span: RoundSpan, took: int, fast: FastPath
     ) -> tuple[str, Settlement]:
-        """Commit a settlement with all that is written beside it.
+        """Commit a settlement.
 
         If the run goes on after the commit, it keeps this worker's build of its flow.
 
@@ -159,8 +158,7 @@ class RoundRunner:
         build = self._builds.get(fields["flow"])
         if build and fields.get(BUILD) != build and settlement.kind in KEEPS_BUILD:
             beside.fields[BUILD] = build
-        whole = completed(round_.record, settlement, beside)
-        word = self.committer.commit(round_, whole, took, fast)
+        word = self.committer.commit(round_, settlement, took, fast)
         if word == "unread" and settlement.otherwise is not None:
             return self._commit(round_, settlement.otherwise, span, took, fast)
         return word, settlement
