@@ -125,7 +125,7 @@ HEEDED = f"{SAY} {ASK}"
 
 
 def completed(record: Record, settlement: Settlement, beside: Beside) -> Settlement:
-    """Return the settlement with all that its commit writes beside it."""
+    """Return the settlement with the other writes of its commit."""
     fields = settlement.fields
     if beside.accounts:
         fields = {**fields, **beside.accounts}

@@ -1,7 +1,8 @@
 """Settlements: the writes of a round's commit.
 
 The module ``settle`` makes a settlement from the outcome of a node, ``settled_waits`` for a node
-that waits, and ``failed_attempt`` for a round that failed. ``Beside`` is written with each kind.
+that waits, and ``failed_attempt`` for a round that failed.
+``Beside`` has the writes that do not depend on the settlement.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ GIVE_BACK = Settlement("give_back")
 
 @dataclass(slots=True)
 class Beside:
-    """What the commit of a round writes beside the settlement.
+    """The writes of a round's commit that do not depend on the kind of its settlement.
 
-    The parts of the engine add to it while the round is played. ``settle.completed`` adds it to the
-    settlement once.
+    The parts of the engine add to it while the round is played. ``Committer.commit`` adds it to the
+    settlement.
 
     Attributes:
         accounts: Fields of the run's hash that the run's digest covers: those of the budget

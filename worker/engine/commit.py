@@ -62,7 +62,7 @@ class Committer:
         an outbox, the commit script itself pushes the message of the next round.
 
         Args:
-            settlement: The result of the round. What is written beside it is added here.
+            settlement: The result of the round, without the other writes (``round_.beside``).
             took: Duration of the round in ms.
             fast: The round's fast path. It commits the round if it can.
 

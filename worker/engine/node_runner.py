@@ -218,9 +218,9 @@ def _quarantined(round_: Round, damage: DamagedRun) -> Settlement:
 
 
 def _use_mailbox(round_: Round, settings: Settings) -> None:
-    """Remove the signals that a round has used, and send its replies, with its commit.
+    """Add the round's use of its mailbox to its commit: read signals, and replies.
 
-    If the round has read all messages, the commit says so.
+    If the round has read all messages, the commit records that, too.
 
     Raises:
         UnstorableValue: The replies are too long.

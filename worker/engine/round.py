@@ -33,7 +33,7 @@ class Round:
         flow, context: The flow, and the context of its node. ``Admission.load`` sets both.
         above: The budgets of runs above this run that limit it, too.
         nodes: The nodes of the flow with their roles. Empty if the flow lacks the round's node.
-        beside: What the commit writes beside the settlement.
+        beside: The writes of the round's commit beside its settlement.
     """
 
     record: Record
