@@ -2,8 +2,8 @@
 
 A table of two hundred cases is one rule, and playing it whole would take longer than CI has time
 for. With ``--share`` alone, each Nth case from the Kth on is played, so that N commits in turn play
-all. Tests that are marked as long are the cases of one table, of which twice as many are played. So
-are slow tests of few cases, of which each second is played.
+all. Tests that are marked as long are the cases of one table, of which twice as many are played.
+Slow tests of few cases are one table as well, of which every second is played.
 With ``--touched``, tests of code that changed since the commit play four times as many cases, and
 all others half as many. If the change touches more than a third of the slow test files, it says
 nothing about which cases matter, and each test plays its plain share. Tests of what users and
@@ -26,7 +26,7 @@ from tests.support.module_imports import Imports
 ROOT = Path(__file__).parents[2]
 #: Slow tests with this number of cases or fewer are together one table.
 FEW = 2
-#: Of that table, each case of this number is played.
+#: Every second case of that table is played.
 EACH_OF_FEW = 2
 #: Folders whose slow tests are all played.
 ALWAYS = ("tests/golden/", "tests/e2e/golden/", "tests/fundamentals/")
